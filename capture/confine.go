@@ -3,7 +3,6 @@ package capture
 import (
 	"time"
 
-	"unspool/capture/priority"
 	"unspool/capture/rest"
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
@@ -36,14 +35,10 @@ func (r *recording) confine() error {
 	return nil
 }
 
-// readRest has stacks read when they are sampled, unless the copies hold nearly all.
+// readRest has stacks read when they are sampled.
 func (r *recording) readRest(from RingReader) {
-	if r.source.StackSize() <= smallCopy {
-		r.session.ReadRest(r.source, from)
-		r.out.ReadsRest = r.session.rest != nil
-	} else {
-		r.out.ReadsRest = r.session.joiner != nil && r.priority != nil && priority.SaysRealTime(r.priority.String())
-	}
+	r.session.ReadRest(r.source, from)
+	r.out.ReadsRest = r.session.rest != nil
 }
 
 // prepare reads what a process needs of the system, and opens what it may not open when it is confined.

@@ -28,7 +28,6 @@ type joiner struct {
 	bytes  int            // of the queue
 	frames []link.Frame   // scratch
 	wanted map[uint64]int // by address space: how many walks are to be logged for stacks that were cut
-	reader *stackReader   // is told what becomes of cut stacks; nil where nothing is read
 }
 
 const (
@@ -204,9 +203,6 @@ func (j *joiner) complete(h *held) {
 		w.Chain = unwind.Splice(w.Chain[:0], w.Sample.Callchain.Len(), w.Sample.Callchain.At, res.IPs)
 	}
 	res.Conclude()
-	if j.reader != nil {
-		j.reader.completed(w.SpaceID, w.Sample.TID, w.Links)
-	}
 	if w.Links.IsJoined() || res.End == unwind.DumpTooShort {
 		j.stats.Links[w.Links]++
 	}

@@ -67,7 +67,7 @@ func (r *recording) outrunTask(rec perfring.Record) {
 
 // lowerPriority restores the ordinary priority, and notes in the statistics which one the recording had.
 func (r *recording) lowerPriority() {
-	defer r.boundOpener()()
+	r.boundOpener()
 	r.session.Stats.Priority = "ordinary"
 	if r.priority != nil {
 		r.session.Stats.Priority = r.priority.String()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
@@ -100,7 +99,7 @@ type Outcome struct {
 	Stats     Stats
 	Trouble   *Trouble
 	StackSize int // bytes of a stack that were copied at most
-	// ReadsRest says that the rest of stacks is read when they are sampled, or would be of smaller copies.
+	// ReadsRest says that the rest of stacks that are cut off is read when they are sampled.
 	ReadsRest bool
 	// Started says that events were enabled, or the output begun: there is something to summarize.
 	Started bool
@@ -371,25 +370,19 @@ func (r *recording) watchOpener() (stop func()) {
 			r.openerGone.Store(true)
 			r.source.Wake()
 		case <-r.ending:
-			defer r.boundOpener()()
-			<-over
+			r.boundOpener()
 		case <-over:
 		}
 	}()
 	return func() { close(over) }
 }
 
-// boundOpener gives the opener up after a while, until stop is called: it may be stopped, or hang. It is killed, as a
+// boundOpener gives the opener up when it has not answered for a while: it may be stopped, or hang. It is killed, as a
 // stopped one would stay for ever.
-func (r *recording) boundOpener() (stop func()) {
-	if r.Opener == nil {
-		return func() {}
+func (r *recording) boundOpener() {
+	if r.Opener != nil {
+		r.Opener.Bound(graceToOpen, r.killOpener.Pull)
 	}
-	t := time.AfterFunc(graceToOpen, func() {
-		r.Opener.Close()
-		r.killOpener.Pull()
-	})
-	return func() { t.Stop() }
 }
 
 // describeKernel writes the kernel's mappings, which are only in files.
@@ -549,15 +542,8 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 	}
 }
 
-// untilDrain is how long the next drain may wait: the same time each time, unless that may be the one in
-// which handlers alternate whose stacks are read at drains.
-func (r *recording) untilDrain() time.Duration {
-	every := r.session.rest.drainEvery(r.drainEvery())
-	if r.session.seesHandlers() {
-		return every/2 + rand.N(every/2)
-	}
-	return every
-}
+// untilDrain is how long the next drain may wait.
+func (r *recording) untilDrain() time.Duration { return r.session.rest.drainEvery(r.drainEvery()) }
 
 // expect looks at a record before it is taken.
 func (r *recording) expect(rec perfring.Record) {
@@ -631,7 +617,7 @@ func (r *recording) finish() error {
 
 // complete takes what is left in the rings, and completes the file.
 func (r *recording) complete() error {
-	defer r.boundOpener()()
+	r.boundOpener()
 	now := time.Now()
 	err := r.readLastCommandLines()
 	if r.Adopted == nil {
@@ -707,7 +693,7 @@ const (
 	graceToEnd  = 500 * time.Millisecond // after an interrupt from the terminal
 	graceToTerm = 3 * time.Second
 	graceToDie  = 5 * time.Second // after SIGKILL, which takes as long as the kernel takes to free its memory
-	// graceToOpen is how long the opener may take for what is under way when the recording is to end.
+	// graceToOpen is how long the opener may take for an answer when the recording is to end.
 	graceToOpen = 5 * time.Second
 )
 

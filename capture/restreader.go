@@ -20,23 +20,20 @@ type restReader struct {
 	every time.Duration // the rings have to be drained while it is on, 0 if they wake whoever waits
 	on    bool
 
-	// The last samples, and those for which it is of use: their copy is cut off, or they are in Go's morestack.
-	// They are halved now and then, so that old ones count less.
-	samples, cut uint64
+	programs cutShares
+
+	newWishes bool // something is to be read that was not, since the session was last asked
 }
 
 const (
-	// smallCopy is how many bytes are copied at most for the rest to be read. Of larger copies few are cut off,
-	// and most of these are joined: reading others made them a fifth dearer, and about as many were complete.
+	// smallCopy is how many bytes are copied at most for the rest to be read from the beginning: of larger copies few
+	// are cut off.
 	smallCopy = 48 << 10
-	// So many of a thousand stacks have to be cut off for it to begin, and half of that to go on. It is tried
-	// with the first samples. A few do not count, and for its end only many do.
-	leastCut    = 10
-	fewSamples  = 256
-	manySamples = 2048
 
-	// A frame of so many bytes is not read.
+	// A frame of so many bytes is not read, but for the savedRegs bytes below its CFA, where the registers of its caller
+	// are.
 	skippedFrame = 64 << 10
+	savedRegs    = 256
 
 	// leastQuiet is how long the rings have to take to be a quarter full for them to be looked at by the clock.
 	leastQuiet = 20 * time.Millisecond
@@ -50,7 +47,7 @@ type RingReader interface {
 // ReadRest has the session's stacks, which copies cut off, read when they are sampled, if it completes
 // stacks, and as far as that is possible. The records have to come from the source.
 func (s *Session) ReadRest(source *perfring.Source, from RingReader) {
-	if s.joiner != nil && s.reader != nil {
+	if s.joiner != nil && s.gaps != nil {
 		s.rest = newRestReader(source, from)
 	}
 }
@@ -61,6 +58,9 @@ func newRestReader(source *perfring.Source, from RingReader) *restReader {
 	rings := source.SampleRings()
 	for i := range rings {
 		ring := &rings[i]
+		if r.stacks[ring.CPU] != nil {
+			continue // events of tasks that somebody else has opened besides those of CPUs
+		}
 		stacks, tid, err := from.ReadRing(ring)
 		if err == nil {
 			err = source.SignalTo(ring.CPU, tid, rest.Signal)
@@ -75,7 +75,7 @@ func newRestReader(source *perfring.Source, from RingReader) *restReader {
 	if every := source.QuarterFull(); every >= leastQuiet {
 		r.every = every
 	}
-	if err := r.turn(true); err != nil {
+	if err := r.turn(source.StackSize() <= smallCopy); err != nil {
 		return nil
 	}
 	return r
@@ -94,8 +94,10 @@ func (r *restReader) drainEvery(usual time.Duration) time.Duration {
 	return min(usual, r.every)
 }
 
-// isOn reports whether stacks are read when they are sampled.
-func (r *restReader) isOn() bool { return r != nil && r.on }
+// completes reports whether stacks of a program have been completed by reading: then nothing waits for links.
+func (r *restReader) completes(space uint64) bool {
+	return r != nil && r.on && r.programs.by[space] != nil && r.programs.by[space].read
+}
 
 // errRestHangs is about stacks that somebody keeps from being read.
 var errRestHangs = errors.New("memory: a read hangs, and until it ends, no other stacks are read " +
@@ -116,14 +118,8 @@ func (r *restReader) settle() (err error) {
 	for _, s := range r.stacks {
 		s.Release()
 	}
-	switch {
-	case !r.on && r.samples >= fewSamples && r.cut*1000 >= r.samples*leastCut:
-		err = r.turn(true)
-	case r.on && r.samples >= manySamples && r.cut*1000 < r.samples*leastCut/2:
-		err = r.turn(false)
-	}
-	for r.samples >= 2*manySamples {
-		r.samples, r.cut = r.samples/2, r.cut/2
+	if on := r.programs.want(r.on); on != r.on {
+		err = r.turn(on)
 	}
 	return err
 }
@@ -137,14 +133,17 @@ func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
 		rest := stacks.Find(sm.TID, sm.Time, stack.Base+sm.DynSize)
 		stack.Rest, stack.Above = rest.Memory, unwind.Piece{Addr: rest.At, Data: rest.Above}
 		stack.Growth = unwind.Growth{At: rest.Morestack, G: rest.G}
+		for _, p := range rest.Wished {
+			stack.Wished = append(stack.Wished, unwind.Piece{Addr: p.At, Data: p.Memory})
+		}
 	}
 }
 
 // walked notes the walk over that stack, and reports whether what was read has completed it.
-func (r *restReader) walked(sm *perfring.Sample, stack *unwind.Stack, res *unwind.Result,
+func (r *restReader) walked(sm *perfring.Sample, space uint64, stack *unwind.Stack, res *unwind.Result,
 	by *unwind.Unwinder,
 ) link.Outcome {
-	r.samples++
+	share := r.programs.sampled(space, sm.Time)
 	stacks, n := r.stacks[r.source.CPU()], len(res.Frames)
 	if stacks == nil || n == 0 {
 		return link.NotSought
@@ -152,12 +151,17 @@ func (r *restReader) walked(sm *perfring.Sample, stack *unwind.Stack, res *unwin
 	outcome, last := link.NotSought, res.Frames[n-1].SP
 	isRest := res.MarkRest(stack)
 	leftGo := res.End == unwind.NotCopied && by.LeftGo()
+	wish, wishes := res.Wish(stack)
+	if wishes && stacks.Wishes(sm.TID, stack.Base, wish) {
+		r.newWishes = true
+	}
 	switch {
 	case res.End == unwind.Root:
 		if isRest {
 			outcome = link.Read
+			share.read = true
 		}
-		if !res.HasGrown() { // otherwise it is another stack that ends there
+		if !res.HasGrown() && !res.HasSwitched() { // otherwise it is another stack that ends there
 			stacks.Ends(sm.TID, last)
 		}
 	case res.Open > 0:
@@ -168,8 +172,8 @@ func (r *restReader) walked(sm *perfring.Sample, stack *unwind.Stack, res *unwin
 			stacks.Grows(sm.TID, rest.Growth(g))
 		}
 	}
-	if isRest || res.Open > 0 || leftGo {
-		r.cut++
+	if isRest || res.Open > 0 || leftGo || wishes {
+		share.cut++
 		if sp, cfa := res.LargestFrame(stack, skippedFrame); cfa != 0 {
 			stacks.Skips(sm.TID, sp, cfa-savedRegs)
 		}

@@ -48,11 +48,11 @@ type Session struct {
 	teller     ProcessSink // the sink, if it is one
 	cpu        func() int
 	processes  process.Access
-	open       bool         // the sink completes and counts open stacks
-	joiner     *joiner      // that sink, if it is the session's own
-	reader     *stackReader // nil where no process is there to be read
-	rest       *restReader  // nil where stacks are not read when they are sampled
-	generators *generators  // nil where nobody is told of generated code
+	open       bool        // the sink completes and counts open stacks
+	joiner     *joiner     // that sink, if it is the session's own
+	gaps       *gaps       // nil where no process is there to be read
+	rest       *restReader // nil where stacks are not read when they are sampled
+	generators *generators // nil where nobody is told of generated code
 
 	met    *vmas.Space            // that of the process of the current sample, nil if it is not known
 	told   int                    // bytes of records that say what was known of processes, since Restate
@@ -60,8 +60,7 @@ type Session struct {
 
 	commandLines *commandLines // nil where none are recorded
 
-	copied      copiedMappings
-	interrupted interruptedStack
+	copied copiedMappings
 
 	writeErr error // of a synthesized record, returned with the next record
 	recorded bool  // the records come from a recording: no sample is left out, and /proc is not used
@@ -199,23 +198,18 @@ func NewSession(c Config) *Session {
 		s.sink = s.joiner
 	}
 	if c.Live && c.Join {
-		s.reader = newStackReader(c.Processes)
-		s.joiner.reader = s.reader
+		s.gaps = newGaps(c.Processes)
 	}
 	if c.Generated {
 		s.generators = newGenerators(c.Processes, c.KeepMaps)
 	}
-	s.interrupted.processes = c.Processes
 	s.walker = unwind.NewUnwinder(s.images)
 	s.walker.MaxFrames, s.walker.Strict, s.walker.Prefetch = c.MaxStack, c.Strict, c.Live
-	if c.Live {
-		s.walker.Memory = s.interrupted.read
-	}
 	if s.openKernel == nil {
 		s.openKernel = os.Open
 	}
 	if c.Kernel {
-		s.execve = readExecve()
+		s.execve = openExecve()
 	}
 	return s
 }
@@ -315,18 +309,18 @@ func (s *Session) Glance(rec perfring.Record) {
 	}
 }
 
-// seesHandlers reports whether stacks were read that handlers have interrupted. What alternates there must not
-// be looked at in step with it.
-func (s *Session) seesHandlers() bool { return s.interrupted.saw() }
-
 // sawGaps reports whether copies of stacks have ended at pages that were never touched, and that are to be read
 // now, since it was last asked: the same happens to other threads, until such pages of their stacks are read.
 func (s *Session) sawGaps() bool {
-	if s.reader == nil {
+	if s.gaps == nil {
 		return false
 	}
-	saw := s.reader.newGaps
-	s.reader.newGaps = false
+	saw := s.gaps.isNew
+	s.gaps.isNew = false
+	if s.rest != nil {
+		saw = saw || s.rest.newWishes
+		s.rest.newWishes = false
+	}
 	return saw
 }
 
@@ -338,9 +332,6 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 		// Nothing of it may be handed on: where its stack is in it is unknown.
 		s.Stats.Malformed++
 		return nil
-	}
-	if s.reader != nil {
-		s.takeReads(sm.Time)
 	}
 	if s.cpu != nil {
 		sm.CPU = uint32(s.cpu())
@@ -403,28 +394,24 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 		s.generators.sampled(w.Space, sm, &s.result)
 	}
 	if s.rest != nil {
-		w.Links = s.rest.walked(sm, &s.stack, &s.result, s.walker)
+		w.Links = s.rest.walked(sm, w.SpaceID, &s.stack, &s.result, s.walker)
 	}
 	if s.result.End != unwind.Root {
 		w.Place = s.endPlace(sm.PID)
-	} else if n := len(s.result.Frames); n > 0 && s.reader != nil && !s.result.HasGrown() {
-		s.reader.noteRoot(sm.TID, w.SpaceID, s.stack.Base, s.result.Frames[n-1].SP, sm.Time)
 	}
-	if !s.open || !isOpen(w) {
+	if !s.open || !isOpen(w) || s.rest.completes(w.SpaceID) {
 		if w.Links.IsJoined() {
 			s.Stats.Links[w.Links]++
-			s.reader.misses.count(sm.TID, false)
 		}
+		s.result.Open = 0 // nothing completes it any more
 		s.result.Conclude()
 		s.Stats.count(sm, &s.result, w.Links.IsJoined())
 		s.trouble.ended(s.result.End, w.Place)
-	} else if s.reader != nil && sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_64 {
-		s.watch(sm, w.SpaceID)
 	}
-	if s.reader != nil && s.result.End == unwind.DumpTooShort && sm.DynSize < sm.StackSize {
+	if s.gaps != nil && s.result.End == unwind.DumpTooShort && sm.DynSize < sm.StackSize {
 		sp := s.stack.Base
 		gap := stackGap{pid: sm.PID, start: sp + sm.DynSize, end: sp + sm.StackSize, sp: sp}
-		s.reader.noteGap(gap, sm.Time)
+		s.gaps.note(gap, sm.Time)
 	}
 	return true
 }
@@ -453,12 +440,6 @@ func (s *Session) Settle(time uint64) error {
 	if s.joiner == nil {
 		return s.writeErr
 	}
-	if s.reader != nil {
-		s.takeReads(time)
-		if err := s.reader.watch(time); err != nil {
-			s.trouble.unread(err)
-		}
-	}
 	if s.rest != nil {
 		if s.rest.hangs(time) {
 			s.trouble.unread(errRestHangs)
@@ -475,10 +456,6 @@ func (s *Session) Flush() error {
 	if s.joiner == nil {
 		return nil
 	}
-	if s.reader != nil {
-		s.takeReads(noRead - 1)
-		s.reader = nil
-	}
 	return s.joiner.flush()
 }
 
@@ -491,13 +468,12 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 		s.regs.DropUnsaved()
 	}
 	sp, _ := s.regs.Get(unwind.SP)
-	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize}
+	s.stack = unwind.Stack{Base: sp, Data: sm.Stack, Asked: sm.StackSize, Wished: s.stack.Wished[:0]}
 	s.rest.add(sm, &s.stack)
 	if sm.DynSize > 0 {
 		s.stack.Thread = sm.TID // an empty copy has nothing to compare with the last walk
 	}
 
-	s.interrupted.sampled(sm.TID, sm.Time, &s.stack)
 	s.images.Walks(sm.PID)
 
 	space := s.met

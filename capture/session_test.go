@@ -311,28 +311,29 @@ func TestSummarySaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestAdviceOnDeepStacks has what the summary says of stacks that are deeper than the copy. Where the rest is
-// read when they are sampled, no more may be copied than that is done for.
+// TestAdviceOnDeepStacks has what the summary says of stacks that are deeper than the copy: where the rest is not read
+// when they are sampled, more may be copied, and where it is, real-time priority may help.
 func TestAdviceOnDeepStacks(t *testing.T) {
+	const read = "the rest could not be read when they were sampled"
 	for _, c := range []struct {
-		size  int
-		reads bool
-		want  string
+		limits Limits
+		want   string
 	}{
-		{16 << 10, false, "copy more of the stack: --stack-size 32768"},
-		{32 << 10, false, "copy more of the stack: --stack-size 65528"},
-		{perfring.MaxStackSize, false, "deeper than the kernel can copy"},
-		{16 << 10, true, "copy more of the stack: --stack-size 32768"},
-		{32 << 10, true, "copy more of the stack: --stack-size 49152"},
-		{48 << 10, true, "the rest could not be read when they were sampled"},
-		{perfring.MaxStackSize, true, "have the rest read when stacks are sampled: --stack-size 32768"},
+		{Limits{StackSize: 16 << 10}, "copy more of the stack: --stack-size 32768\n"},
+		{Limits{StackSize: 32 << 10}, "copy more of the stack: --stack-size 65528\n"},
+		{Limits{StackSize: perfring.MaxStackSize}, "deeper than the kernel can copy\n"},
+		{Limits{StackSize: 16 << 10, ReadsRest: true, RealTime: true}, read + "\n"},
+		{Limits{StackSize: perfring.MaxStackSize, ReadsRest: true, RealTime: true}, read + "\n"},
+		{Limits{StackSize: perfring.MaxStackSize, ReadsRest: true}, read + ": real-time priority reads more of " +
+			"them (as root, with CAP_SYS_NICE, or `ulimit -r 1`)\n"},
 	} {
 		s := Stats{Samples: 10, User: 10}
 		s.Ended[unwind.DumpTooShort], s.Cut[tooDeep] = 10, 10
 		var b strings.Builder
-		WriteSummary(&b, &s, newTrouble(), Limits{StackSize: c.size, MaxStack: 9, ReadsRest: c.reads}, "")
-		if !strings.Contains(b.String(), c.want+"\n") {
-			t.Errorf("%d bytes, read %v: no %q in\n%s", c.size, c.reads, c.want, &b)
+		c.limits.MaxStack = 9
+		WriteSummary(&b, &s, newTrouble(), c.limits, "")
+		if !strings.Contains(b.String(), c.want) {
+			t.Errorf("%+v: no %q in\n%s", c.limits, c.want, &b)
 		}
 	}
 }

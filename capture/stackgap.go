@@ -1,6 +1,9 @@
 package capture
 
 import (
+	"sync"
+
+	"unspool/capture/rest"
 	"unspool/perfring"
 	"unspool/vmas/process"
 )
@@ -22,35 +25,80 @@ const (
 	belowReads = 2
 	// gapAgain is how long a gap is not read again, which may be one that no read closes.
 	gapAgain = uint64(1_000_000_000)
+	// Closing gaps may take one gapShare of all time. priceOfGap is what one costs: the pages that are read are new.
+	gapShare   = 25
+	gapSlack   = uint64(40_000_000)
+	priceOfGap = uint64(600_000)
 )
 
-// gaps are those that wait to be read.
+// gaps are closed beside the session, as reading may have to wait for a process.
 type gaps struct {
+	memory process.Memory      // for a goroutine of its own
+	read   map[stackGap]uint64 // when, by process and page
+	share  rest.Share
+	isNew  bool // some were seen that were not known, since the session last asked
+
+	mu      sync.Mutex
 	waiting []stackGap
-	read    map[stackGap]uint64 // when, by process and page
+	busy    bool // a goroutine closes them
 }
 
-// note keeps a gap that was seen at a time, unless it was read already. It reports whether it did.
-func (g *gaps) note(gap stackGap, now uint64) bool {
+func newGaps(processes process.Access) *gaps {
+	memory := process.Memory(process.Aside(processes))
+	if i, ok := processes.(*impatient); ok { // which reads the others while one hangs
+		memory = i
+	}
+	return &gaps{memory: memory, read: make(map[stackGap]uint64), share: rest.Share{Part: gapShare, Slack: gapSlack}}
+}
+
+// note has a gap closed that was seen at a time, unless it was read already.
+func (g *gaps) note(gap stackGap, now uint64) {
 	const page = 4096
 	key := stackGap{pid: gap.pid, start: gap.start / page}
-	if last, known := g.read[key]; known && now-min(now, last) < gapAgain || len(g.waiting) >= maxGaps {
-		return false
+	if last, known := g.read[key]; known && now-min(now, last) < gapAgain || g.share.IsSpent(now) {
+		return
 	}
-	if g.read == nil || len(g.read) >= maxCutSpaces {
-		g.read = make(map[stackGap]uint64)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) >= maxGaps {
+		return
+	}
+	if len(g.read) >= maxCutSpaces {
+		clear(g.read)
 	}
 	g.read[key] = now
-	g.waiting = append(g.waiting, gap)
-	return true
+	g.share.Spend(now, priceOfGap)
+	g.isNew = true
+	if g.waiting = append(g.waiting, gap); !g.busy {
+		g.busy = true
+		go g.close()
+	}
 }
 
-// parts are what is to be read to close a gap: it, and before that what is below SP, downwards. What is there
-// is of no interest.
-func (g *stackGap) parts() (parts []process.Part) {
-	for n := uint64(1); n <= belowReads && g.sp > n*belowSize; n++ {
-		parts = append(parts, process.Part{Start: g.sp - n*belowSize, Size: belowSize})
+// close closes gaps until none waits.
+func (g *gaps) close() {
+	buf := make([]byte, max(belowSize, perfring.MaxStackSize))
+	for {
+		g.mu.Lock()
+		if len(g.waiting) == 0 {
+			g.busy = false
+			g.mu.Unlock()
+			return
+		}
+		gap := g.waiting[0]
+		g.waiting = g.waiting[1:]
+		g.mu.Unlock()
+		gap.close(g.memory, buf)
 	}
-	size := int(min(g.end-g.start, perfring.MaxStackSize))
-	return append(parts, process.Part{Start: g.start, Size: size})
+}
+
+// close reads the gap, and before that what is below SP, downwards as far as it is there. What is there is of no
+// interest.
+func (g *stackGap) close(memory process.Memory, buf []byte) {
+	for n := uint64(1); n <= belowReads && g.sp > n*belowSize; n++ {
+		if memory.ReadMemory(g.pid, buf[:belowSize], g.sp-n*belowSize) < belowSize {
+			break
+		}
+	}
+	memory.ReadMemory(g.pid, buf[:min(g.end-g.start, perfring.MaxStackSize)], g.start)
 }

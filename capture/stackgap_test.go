@@ -12,6 +12,7 @@ import (
 	"unspool/perfring"
 	testlane "unspool/testdata/lane"
 	"unspool/testdata/programs"
+	"unspool/unwind/image/fusetest"
 	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
@@ -49,17 +50,14 @@ func TestGapsAreClosedByReading(t *testing.T) {
 	if isThere(t, stack[size:]) {
 		t.Fatal("a page is there before it is touched")
 	}
-	r := newStackReader(process.Direct("/proc"))
+	g := newGaps(process.Direct("/proc"))
 	base := uint64(uintptr(unsafe.Pointer(&stack[0])))
-	r.noteGap(stackGap{pid: uint32(os.Getpid()), start: base + uint64(size), end: base + 3*uint64(size),
+	g.note(stackGap{pid: uint32(os.Getpid()), start: base + uint64(size), end: base + 3*uint64(size),
 		sp: base}, perfring.Now())
-	now := perfring.Now()
-	if err := r.watch(now); err != nil {
-		t.Fatal(err)
+	if !g.isNew {
+		t.Error("not new")
 	}
-	if !testlane.Soon(func() bool { r.look(); return len(r.under) == 0 }) {
-		t.Fatal("the read does not end")
-	}
+	testlane.Eventually(t, "the end of the reads", g.isClosed)
 	if !isThere(t, stack[size:]) || !isThere(t, stack[2*size:]) {
 		t.Error("the gap is there still")
 	}
@@ -70,16 +68,42 @@ func TestGapsAreClosedByReading(t *testing.T) {
 	}
 }
 
+// isClosed reports whether no gap waits to be closed.
+func (g *gaps) isClosed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.busy
+}
+
+// Gaps are closed while the memory of another process is locked.
+func TestGapsBesideLockedMemory(t *testing.T) {
+	t.Parallel()
+	hanging, page, _ := fusetest.Lock(t)
+	stack := mapped(t, 3*512)
+	base := uint64(uintptr(unsafe.Pointer(&stack[0])))
+	s := NewSession(Config{Format: new(perfring.Format), Sink: discard{}, Live: true, Join: true})
+	s.gaps.note(stackGap{pid: hanging, start: page, end: page + 8, sp: page}, perfring.Now())
+	own := stackGap{pid: uint32(os.Getpid()), start: base, end: base + 8*uint64(len(stack)), sp: base}
+	s.gaps.note(own, perfring.Now())
+	testlane.Eventually(t, "the end of the reads", s.gaps.isClosed)
+	memory := unsafe.Slice((*byte)(unsafe.Pointer(&stack[0])), 8*len(stack))
+	if !isThere(t, memory) || !isThere(t, memory[os.Getpagesize():]) {
+		t.Error("the gap is there still")
+	}
+}
+
 // A gap is read once, and again only much later, as it may be one that no read closes; and there are not
 // many.
 func TestGapsAreReadOnce(t *testing.T) {
 	t.Parallel()
-	var g gaps
+	memory := &noted{}
+	g := newGaps(memory)
 	here := stackGap{pid: 1, start: 0x1000, end: 0x3000}
 	deeper := stackGap{pid: 1, start: 0x1ff8, end: 0x2ff8} // the same page
 	count := func() int {
-		n := len(g.waiting)
-		g.waiting = nil
+		testlane.Eventually(t, "the end of the reads", g.isClosed)
+		n := memory.reads
+		memory.reads = 0
 		return n
 	}
 	const begin = 10 * gapAgain
@@ -100,15 +124,31 @@ func TestGapsAreReadOnce(t *testing.T) {
 			t.Errorf("%+v after %d ns: %d reads, want %d", step.gap, step.at-begin, n, step.want)
 		}
 	}
-	for i := range uint64(3 * maxCutSpaces) {
-		g.note(stackGap{pid: 3, start: i << 12, end: i<<12 + 8}, begin)
-		if i > 10*maxGaps {
-			count()
-		}
-		if len(g.waiting) > maxGaps || len(g.read) > maxCutSpaces {
-			t.Fatalf("%d gaps wait, %d are known", len(g.waiting), len(g.read))
+	const tries = 3 * maxCutSpaces
+	for i := range uint64(tries) { // as fast as there is room for
+		g.note(stackGap{pid: 3, start: i << 12, end: i<<12 + 8}, 2*begin+i*gapShare*priceOfGap)
+		if len(g.read) > maxCutSpaces {
+			t.Fatalf("%d gaps are known", len(g.read))
 		}
 	}
+	count()
+	for i := range uint64(tries) { // all at once
+		g.note(stackGap{pid: 4, start: i << 12, end: i<<12 + 8}, 1000*begin)
+	}
+	if n, most := count(), int(gapSlack/gapShare/priceOfGap)+1; n > most {
+		t.Errorf("%d gaps of one moment are closed, want %d at most", n, most)
+	}
+}
+
+// noted counts reads.
+type noted struct {
+	process.Access
+	reads int
+}
+
+func (n *noted) ReadMemory(uint32, []byte, uint64) int {
+	n.reads++
+	return 0
 }
 
 // recordGaps records a program whose first copies end at a gap.

@@ -97,7 +97,7 @@ func (s *Stats) Complete() uint64 { return s.Ended[unwind.Root] }
 // Joined is the number of complete stacks that were cut off and completed: those that were joined, and those
 // whose rest was read.
 func (s *Stats) Joined() uint64 {
-	return s.Links[link.Joined] + s.Links[link.JoinedByRead] + s.Links[link.Read]
+	return s.Links[link.Joined] + s.Links[link.Read]
 }
 
 // ByCFI is the number of complete stacks that were found by CFI alone.

@@ -180,7 +180,7 @@ func TestUnjoined(t *testing.T) {
 	var s Stats
 	s.Ended[unwind.DumpTooShort] = 20
 	for outcome, n := range map[link.Outcome]uint64{link.Unseen: 2, link.OneSided: 3, link.Disagree: 4,
-		link.Doubtful: 5, link.Joined: 70, link.JoinedByRead: 80} {
+		link.Doubtful: 5, link.Joined: 70, link.Read: 80} {
 		s.Links[outcome] = n
 	}
 	want := map[string]uint64{"unseen": 2, "one_sided": 3, "disagree": 4, "doubtful": 5, "not_sought": 6}
@@ -320,7 +320,6 @@ func TestGeneratedCodeHasOneName(t *testing.T) {
 func TestMemoryThatIsNotReadIsNoFile(t *testing.T) {
 	one, all := newTrouble(), newTrouble()
 	for range 2 {
-		one.unread(errReadsHang)
 		one.unread(errRestHangs)
 		one.ended(unwind.Unmapped, "")
 	}
@@ -331,7 +330,7 @@ func TestMemoryThatIsNotReadIsNoFile(t *testing.T) {
 	all.add(one)
 	var b strings.Builder
 	WriteFiles(&b, all)
-	for _, err := range []error{errReadsHang, errRestHangs, errMemoryHangs} {
+	for _, err := range []error{errRestHangs, errMemoryHangs} {
 		if n := strings.Count(b.String(), "not used: "+printed(err.Error())+"\n"); n != 1 {
 			t.Errorf("%q is said %d times", err, n)
 		}

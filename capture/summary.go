@@ -35,6 +35,7 @@ type Limits struct {
 	MaxStack  int // frames
 
 	ReadsRest bool // see [Outcome]
+	RealTime  bool // it had real-time priority
 
 	// Converted says that the recording was made by another tool: StackSize is unknown, and advice on how to
 	// record names perf's options.
@@ -239,26 +240,20 @@ func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 	return remedies[r] + ": " + strings.Join(names, ", ")
 }
 
-// deeper is what to do about stacks that are deeper than the copy. Of large copies, which few stacks exceed,
-// the rest is not read.
+// deeper is what to do about stacks that are deeper than the copy.
 func deeper(limits Limits) string {
-	most := perfring.MaxStackSize
-	if limits.ReadsRest {
-		most = smallCopy
-	}
-	switch next := min(2*limits.StackSize, most); {
+	next := min(2*limits.StackSize, perfring.MaxStackSize)
+	switch {
+	case limits.ReadsRest && !limits.RealTime:
+		return "the rest could not be read when they were sampled: real-time priority reads more of them (as root, with " +
+			"CAP_SYS_NICE, or `ulimit -r 1`)"
+	case limits.ReadsRest:
+		return "the rest could not be read when they were sampled"
 	case next > limits.StackSize:
 		return fmt.Sprintf(remedies[unwind.DumpTooShort], next)
-	case !limits.ReadsRest:
-		return "deeper than the kernel can copy"
-	case limits.StackSize > smallCopy:
-		return fmt.Sprintf("have the rest read when stacks are sampled: --stack-size %d", advisedCopy)
 	}
-	return "the rest could not be read when they were sampled"
+	return "deeper than the kernel can copy"
 }
-
-// advisedCopy is how many bytes to copy for the rest of stacks to be read.
-const advisedCopy = 32 << 10
 
 // mostPrinted is how many columns of a path or an error are printed: paths have up to 4,096 bytes.
 const mostPrinted = 160

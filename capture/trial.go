@@ -4,6 +4,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
+	"unspool/unwind/link"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -17,8 +18,7 @@ type SizeTrials struct {
 	trials  []sizeTrial
 }
 
-// A sizeTrial is that for one size. Its session has only what completes stacks, and walks with what belongs
-// to the recording's session.
+// A sizeTrial is that for one size. Its session has only what completes stacks.
 type sizeTrial struct {
 	size    uint64
 	session *Session
@@ -37,14 +37,8 @@ func NewSizeTrials(sizes []int) *SizeTrials {
 func (t *SizeTrials) Begin(s *Session) {
 	t.session = s
 	for i := range t.trials {
-		own := &Session{table: s.table, images: s.images, walker: s.walker, trouble: newTrouble()}
-		after := JoinAfterRecorded
-		if !s.recorded {
-			after = JoinAfter
-			own.reader = newStackReader(s.interrupted.processes)
-			own.reader.most = maxTried
-		}
-		own.joiner = newJoiner(nowhere{}, &own.Stats, own.trouble, s.walker.MaxFrames, after)
+		own := &Session{trouble: newTrouble()}
+		own.joiner = newJoiner(nowhere{}, &own.Stats, own.trouble, s.walker.MaxFrames, JoinAfterRecorded)
 		t.trials[i].session = own
 	}
 }
@@ -57,36 +51,24 @@ func (t *SizeTrials) WriteSample(w *perfdata.Walked) error {
 	if w.Result == nil || w.Space == nil || w.Sample.RegsABI != unix.PERF_SAMPLE_REGS_ABI_64 {
 		return nil
 	}
-	memory := t.session.walker.Memory // notes what it reads, and when
-	t.session.walker.Memory = nil
-	defer func() { t.session.walker.Memory = memory }()
 	for i := range t.trials {
 		r := &t.trials[i]
 		sample := *w.Sample
 		sample.StackSize, sample.DynSize = min(sample.StackSize, r.size), min(sample.DynSize, r.size)
-		if r.session.reader != nil {
-			r.session.takeReads(sample.Time)
-		}
 		r.session.result = t.session.walkFirst(w.Space, &sample)
 		cut := perfdata.Walked{
 			Record: w.Record, Format: w.Format, Sample: &sample, Result: &r.session.result,
 			Space: w.Space, SpaceID: w.SpaceID,
 		}
-		if err := r.take(&cut); err != nil {
+		if t.session.rest != nil && isOpen(&cut) && w.Result.End == unwind.Root {
+			r.session.Stats.Links[link.Read]++ // what would be read is in the larger copy
+			continue
+		}
+		if err := r.session.joiner.WriteSample(&cut); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// take takes a sample with the walk of its first bytes.
-func (r *sizeTrial) take(w *perfdata.Walked) error {
-	s := r.session
-	if s.reader != nil && isOpen(w) {
-		s.watch(w.Sample, w.SpaceID)
-		_ = s.reader.watch(w.Sample.Time) // reads that hang do not end the trial
-	}
-	return s.joiner.WriteSample(w)
 }
 
 // Joined is how many samples were joined with copies of a size, by the size. No more samples may follow.

@@ -69,14 +69,10 @@ type SampleRing struct {
 	Attr           unix.PerfEventAttr // of its samples
 }
 
-// SampleRings are the rings in which samples are, for a Tap of each. There are none where somebody else has
-// opened the events.
+// SampleRings are the rings in which samples of one CPU are, for a Tap of each.
 func (s *Source) SampleRings() (rings []SampleRing) {
-	if s.adopted {
-		return nil
-	}
 	for _, m := range s.rings {
-		if !m.sideBand {
+		if !m.sideBand && m.cpu >= 0 {
 			pages := len(m.memory)/os.Getpagesize() - 1
 			rings = append(rings, SampleRing{m.cpu, m.fd, pages, s.attrs[0].PerfEventAttr})
 		}

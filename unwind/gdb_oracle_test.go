@@ -290,11 +290,19 @@ func (p *aStoppable) compareStopped(t *testing.T, gdb, script string, pid int, i
 		t.Fatal(err)
 	}
 	walker := NewUnwinder(images)
-	walker.Memory = func(_ uint32, _ Piece, buf []byte, addr uint64) int {
-		n, _ := mem.ReadAt(buf, int64(addr))
-		return n
-	}
 	got := walker.Unwind(space, &want.regs, &stack)
+	for range 4 { // what it lacks elsewhere, as a recording reads it at the thread's next samples
+		const size = 64 << 10
+		addr, ok := got.Wish(&stack)
+		if !ok {
+			break
+		}
+		piece := Piece{Addr: addr &^ 1023, Data: make([]byte, size)}
+		n, _ := mem.ReadAt(piece.Data, int64(piece.Addr))
+		piece.Data = piece.Data[:n]
+		stack.Wished = append(stack.Wished, piece)
+		got = walker.Unwind(space, &want.regs, &stack)
+	}
 	known := len(want.pcs) // frames of which gdb knows
 	for i, name := range want.names {
 		if goRoots[name] {

@@ -3,7 +3,6 @@ package unwind
 import (
 	"unspool/unwind/link"
 	"unspool/unwind/rule"
-	"unspool/vmas"
 )
 
 // This file is about walks that leave the copied stack: for another stack, over signal frames, where the
@@ -49,7 +48,6 @@ func (w *walk) otherStack(f *frame) (next frame, source Source, end Reason) {
 type stackMoves struct {
 	down     int
 	switched bool // the walk has left the stack that was copied
-	live     bool // and goes on in what was read from the process
 	fromC    bool // it has left out frames of C, which has called Go
 	resumed  bool // it has left out frames of generated code
 	lostBP   bool // it does not know BP: see throwing
@@ -80,19 +78,15 @@ func (m *stackMoves) end(reason Reason) Reason {
 func (u *Unwinder) LacksC() bool { return u.walk.moves.fromC }
 
 // isPartial reports whether frames may be missing or wrong although the walk has reached the root.
-func (m *stackMoves) isPartial() bool { return m.live || m.fromC || m.resumed }
+func (m *stackMoves) isPartial() bool { return m.fromC || m.resumed }
 
 // maxDown bounds how often a walk may go down over a signal frame, so that a forged frame cannot make it run
 // in circles.
 const maxDown = 8
 
-// maxLive is how many bytes of an interrupted stack are read from the process.
-const maxLive = 64 << 10
-
-// interrupted follows a signal frame from one SP to the next, onto another
-// stack where the handler had one of its own.
+// interrupted follows a signal frame from one SP to the next, onto another stack where the handler had one of its own.
 func (w *walk) interrupted(from, to uint64) Reason {
-	if to > from && w.stack.holds(to) {
+	if to > from && w.stack.isOn(to) {
 		return stepped
 	}
 	if to <= from {
@@ -101,73 +95,16 @@ func (w *walk) interrupted(from, to uint64) Reason {
 		}
 	}
 	w.moves.switched = true
-	if w.stack.holds(to) || w.moves.live || w.Strict || w.Memory == nil {
-		return stepped
-	}
-	if w.live == nil {
-		w.live = make([]byte, maxLive)
-	}
-	fixed, ok := w.fixed(from)
-	if !ok {
-		return stepped
-	}
-	n := w.Memory(w.space.PID, fixed, w.live, to)
-	w.stack.live, w.stack.liveBase = w.live[:n], to
-	w.moves.live = n > 0
 	return stepped
-}
-
-// A Piece is a piece of the copied stack.
-type Piece struct {
-	Addr uint64
-	Data []byte
-}
-
-// fixed is the piece of the copy that does not change while the handler runs that has the signal frame at sp:
-// from the handler's own frame to the end of the signal frame. There is none when the handler has returned
-// already.
-func (w *walk) fixed(sp uint64) (p Piece, ok bool) {
-	if len(w.frames) < 2 {
-		return p, false
-	}
-	from := w.frames[len(w.frames)-2].SP
-	if from >= sp || !w.stack.copied(from) || !w.stack.copied(sp) {
-		return p, false
-	}
-	data := w.stack.Data[from-w.stack.Base:]
-	return Piece{from, data[:min(uint64(len(data)), w.signalEnd(sp)-from)]}, true
-}
-
-// signalEnd gives the end of the signal frame at sp, with the processor's extended state if that is in the
-// copy (arch/x86/include/uapi/asm/sigcontext.h, struct _fpx_sw_bytes).
-func (w *walk) signalEnd(sp uint64) uint64 {
-	const (
-		size     = 304 + 128   // struct ucontext and siginfo, the largest of all architectures
-		fpstate  = 40 + 23*8   // in ucontext: the address of the extended state
-		magicAt  = 464         // in that, as sizeAt
-		magic    = 0x46505853  // FP_XSTATE_MAGIC1
-		sizeAt   = magicAt + 4 // extended_size
-		smallest = 512         // of the state
-		largest  = 64 << 10    // of the frame, which the copy bounds, too
-	)
-	state, ok := w.stack.word(sp + fpstate)
-	if !ok || state < sp+size || state-sp > largest || !w.stack.holds(state+smallest-1) {
-		return sp + size
-	}
-	if m, ok := w.stack.uint(state+magicAt, 4); ok && m == magic {
-		if n, ok := w.stack.uint(state+sizeAt, 4); ok && n > smallest && n <= largest {
-			return state + n
-		}
-	}
-	return state + smallest
 }
 
 // miss is Stack.miss for a walk that may have left the copied stack.
 func (w *walk) miss(addr uint64) Reason {
+	why := w.stack.miss(addr)
 	if w.moves.switched {
 		return DumpTooShort
 	}
-	return w.stack.miss(addr)
+	return why
 }
 
 // below is the reason to end at a frame whose CFA is not above SP: it is further down on the same stack, or
@@ -182,9 +119,8 @@ func (w *walk) below(cfa uint64) Reason {
 	return BadCFI
 }
 
-// An OpenFrame is the last frame of a walk that came to the end of its copy, from which [Unwinder.WalkOn]
-// goes on in the memory of the process. Its PC is a return address, which lies below its SP, unless it is
-// that of the sampled function.
+// An OpenFrame is the last frame of a walk that came to the end of its copy. Its PC is a return address, which lies
+// below its SP, unless it is that of the sampled function.
 type OpenFrame struct {
 	PC, SP, BP uint64
 	Within     link.Function
@@ -195,18 +131,6 @@ type OpenFrame struct {
 
 // Reaches is an address up to which the frame reaches at least, as far as is known.
 func (f *OpenFrame) Reaches() uint64 { return max(f.SP, f.CFA, f.SavedCFA) }
-
-// IsAt reports whether it is the frame of the same function at the same place.
-func (f *OpenFrame) IsAt(g *OpenFrame) bool {
-	if f.Leaf || g.Leaf { // SP depends on where the function stands
-		return f.Leaf == g.Leaf && f.Within == g.Within && f.CFA == g.CFA && f.SavedCFA == g.SavedCFA
-	}
-	return f.SP == g.SP && (f.PC == g.PC || f.Within == g.Within && f.Within != link.Function{})
-}
-
-// Returns reports whether a word in the place of its return address is one into the function. It need not be
-// that of the sample, as the function may have called something else since.
-func (f *OpenFrame) Returns(word uint64) bool { return word == f.PC || f.Within.Holds(word) }
 
 // OpenFrame gives that of a walk of x86-64. Where the sampled function itself is cut off, no word on the
 // stack says that it is there still, and there is an OpenFrame only if it is known where its frame ends.
@@ -221,56 +145,4 @@ func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
 		return f, f.Reaches() > f.SP && f.Within != link.Function{}
 	}
 	return f, !last.exact && last.SP != 0
-}
-
-// WalkOn walks from a frame over a stack that was read from the process later than the frame was sampled, and
-// begins with it. It ends before a return address that follows no call, with BadCFI, and so does one whose
-// first caller calls another function: what was read need not have been the stack of that time, nor one of
-// any time. The frame may have been left, and the word that tells of it be a remnant. For the same reason a
-// return address of 0 is no root: where a thread's stack begins is cleared, or written over, when it ends.
-func (u *Unwinder) WalkOn(space *vmas.Space, from OpenFrame, stack *Stack) Result {
-	memory := u.Memory // is about the sample in work
-	u.Memory = nil
-	defer func() { u.Memory = memory }()
-	for range mostWalks {
-		before := u.images.Arrivals()
-		if res := u.walkOn(space, from, stack); u.knewAll(before, &res) {
-			return res
-		}
-	}
-	u.walk.ips, u.walk.frames = u.walk.ips[:1], u.walk.frames[:1]
-	return u.walk.end(NoImage, nil)
-}
-
-// walkOn is WalkOn for one walk.
-func (u *Unwinder) walkOn(space *vmas.Space, from OpenFrame, stack *Stack) Result {
-	f := frame{pc: from.PC, sp: from.SP, bp: from.BP, exact: from.Leaf}
-	w := u.begin(space, stack)
-	w.push(&f, ByLive)
-	w.regs = checkpoint{}
-	w.regs.restart(0, &f)
-	w.sample = new(Regs) // none of them is known
-
-	var p place
-	if !w.locate(&p, f.lookup()) {
-		return w.end(Unmapped, nil)
-	}
-	c := climb{walk: w, words: wordsOf(stack)}
-	end := c.follow(&p, &f)
-	w.last = f
-	for i := range w.ips {
-		if !w.frames[i].exact && !w.followsCall(w.ips[i]) {
-			w.ips, w.frames = w.ips[:i], w.frames[:i]
-			return w.end(BadCFI, nil)
-		}
-	}
-	if len(w.ips) > 1 && w.callsOther(0) {
-		return w.end(BadCFI, nil)
-	}
-	return w.endOpen(end, p.m)
-}
-
-// LinksOfRead is [Result.Links] for the result of [Unwinder.WalkOn], of a stack that was read at a time.
-func (r *Result) LinksOfRead(log *link.Log, space, time uint64, buf []link.Frame) []link.Frame {
-	return r.links(log.AddRead, space, time, buf)
 }

@@ -32,6 +32,8 @@ type Result struct {
 	rest bool // frames that are ByLive were found in what was read at the sample: see MarkRest
 	// grown is the index of the first frame behind Go's morestack, if that was found by what was read then.
 	grown int
+	// switched says that the walk has left the stack that was sampled for another one.
+	switched bool
 }
 
 // Conclude settles why a walk ended that nothing has completed. One that needs memory on another stack did not
@@ -200,19 +202,37 @@ func (r *Result) links(add func(space, time uint64, frames []link.Frame, whole b
 // HasGrown reports whether the walk went on from the stack of Go's scheduler to a goroutine's, by what was read.
 func (r *Result) HasGrown() bool { return r.grown > 0 }
 
+// HasSwitched reports whether the walk has left the stack that was sampled for another one, over a signal frame.
+func (r *Result) HasSwitched() bool { return r.switched }
+
+// Wish is the address of the memory that a walk over s has lacked at its end, if that is not what follows on the
+// sampled stack: it may be read when the thread is sampled again.
+func (r *Result) Wish(s *Stack) (addr uint64, ok bool) {
+	const near = 8 << 20 // the rest of the sampled stack
+	switch addr = s.missed; {
+	case r.End != DumpTooShort && r.End != NotCopied, elsewhere(addr) != NotCopied, s.holds(addr), s.inRedZone(addr):
+		return 0, false
+	case r.switched, r.Elsewhere, s.wished(r.Frames[len(r.Frames)-1].SP-8) != nil:
+	case r.Open > 0, addr-s.Base < near:
+		return 0, false
+	}
+	return addr, true
+}
+
 // MarkRest says of the frames that were found by what was read when the stack was sampled that they are
 // [ByLive], and whether the walk has needed any of that.
 func (r *Result) MarkRest(s *Stack) (found bool) {
-	if len(s.Rest) == 0 && len(s.Above.Data) == 0 {
+	if len(s.Rest) == 0 && len(s.Above.Data) == 0 && len(s.Wished) == 0 {
 		return false
 	}
 	found = r.grown > 0
 	for i := len(r.Frames) - 1; i > 0; i-- {
 		at := r.Frames[i].SP - 8
-		if isBehind := r.grown > 0 && i >= r.grown; !isBehind && (s.copied(at) || !s.holds(at)) {
+		if isBehind := r.grown > 0 && i >= r.grown; isBehind || !s.copied(at) && s.holds(at) {
+			r.Frames[i].Source, found = ByLive, true
+		} else if len(s.Wished) == 0 {
 			break
 		}
-		r.Frames[i].Source, found = ByLive, true
 	}
 	r.rest = found
 	return found
@@ -266,10 +286,6 @@ func (r *Result) Join(log *link.Log, space, time uint64, most int, buf []link.Fr
 	if !outcome.IsJoined() {
 		return callers, outcome
 	}
-	source := ByLinks
-	if outcome == link.JoinedByRead {
-		source = ByLive
-	}
 	// The callers that the kernel found beyond the copy have to be the same.
 	for i, ip := range r.IPs[r.Open:] {
 		if i >= len(callers) || callers[i].PC != ip {
@@ -279,7 +295,7 @@ func (r *Result) Join(log *link.Log, space, time uint64, most int, buf []link.Fr
 	r.IPs, r.Frames = r.IPs[:r.Open], r.Frames[:r.Open]
 	for _, c := range callers {
 		r.IPs = append(r.IPs, c.PC)
-		r.Frames = append(r.Frames, Frame{SP: c.SP, pc: c.PC, saved: noSlot, Source: source})
+		r.Frames = append(r.Frames, Frame{SP: c.SP, pc: c.PC, saved: noSlot, Source: ByLinks})
 	}
 	r.End, r.At, r.Open = Root, nil, 0
 	return callers, outcome

@@ -40,13 +40,10 @@ func (u *Unwinder) UnwindByRows(arch *rule.Arch, space *vmas.Space, regs *Regs, 
 		return w.end(Unmapped, nil)
 	}
 	for {
-		live, pc := w.moves.live, f.lookup()
+		pc := f.lookup()
 		source, reason := w.stepByRow(&p, &f)
 		if reason != stepped {
 			return w.endOpen(w.moves.end(reason), p.m)
-		}
-		if live {
-			source = ByLive
 		}
 		at, from := p.m, p
 		if !w.locate(&p, f.lookup()) || p.data && !f.exact {

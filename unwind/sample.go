@@ -74,20 +74,42 @@ type Stack struct {
 	// these were read from the process while the thread stood where it was sampled.
 	Rest  []byte
 	Above Piece
+	// Wished is what was read then for walks of the thread that have ended before: see [Result.Wish].
+	Wished []Piece
 	// Growth says what was read then of a goroutine that gets a larger stack.
 	Growth Growth
 	// Thread is the TID of the thread whose stack it is, 0 when that is not known. A walk reuses what is
 	// unchanged since the last walk of that thread.
 	Thread uint32
 
-	// live was read from the process: the stack that was interrupted by a handler on the sampled one.
-	live     []byte
-	liveBase uint64
+	missed uint64 // the address that could not be read last in a walk, 0 if there was none
 }
 
+// A Piece is a piece of the memory of a process.
+type Piece struct {
+	Addr uint64
+	Data []byte
+}
+
+// has reports whether the piece has the byte at addr.
+func (p *Piece) has(addr uint64) bool { return addr-p.Addr < uint64(len(p.Data)) }
+
 // holds reports whether the copy, or what was read then, has the byte at addr.
-func (s *Stack) holds(addr uint64) bool {
-	return addr-s.Base < uint64(len(s.Data)+len(s.Rest)) || addr-s.Above.Addr < uint64(len(s.Above.Data))
+func (s *Stack) holds(addr uint64) bool { return s.isOn(addr) || s.wished(addr) != nil }
+
+// isOn reports whether the copy, or what was read then of the same stack, has the byte at addr.
+func (s *Stack) isOn(addr uint64) bool {
+	return addr-s.Base < uint64(len(s.Data)+len(s.Rest)) || s.Above.has(addr)
+}
+
+// wished is the piece of Wished that has the byte at addr, nil if none has.
+func (s *Stack) wished(addr uint64) *Piece {
+	for i := range s.Wished {
+		if p := &s.Wished[i]; p.has(addr) {
+			return p
+		}
+	}
+	return nil
 }
 
 // copied reports whether the copy has the byte at addr.
@@ -109,10 +131,14 @@ func (s *Stack) uint(addr uint64, size int) (uint64, bool) {
 		switch {
 		case off-copied < uint64(len(s.Rest)):
 			data, off = s.Rest, off-copied
-		case addr-s.Above.Addr < uint64(len(s.Above.Data)):
+		case s.Above.has(addr):
 			data, off = s.Above.Data, addr-s.Above.Addr
 		default:
-			data, off = s.live, addr-s.liveBase
+			p := s.wished(addr)
+			if p == nil {
+				return 0, false
+			}
+			data, off = p.Data, addr-p.Addr
 		}
 	}
 	if len(data) < size || off > uint64(len(data)-size) {
@@ -132,6 +158,7 @@ func (s *Stack) uint(addr uint64, size int) (uint64, bool) {
 // miss says why a word at addr could not be read: the dump was too short, the word is
 // elsewhere, or no frame would have it there.
 func (s *Stack) miss(addr uint64) Reason {
+	s.missed = addr
 	const (
 		farthest  = 1 << 30 // beyond the largest stacks in use
 		nextFrame = 8 << 20 // the usual limit of a stack, and so of a frame: where a copy ended early

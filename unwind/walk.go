@@ -19,19 +19,12 @@ type Unwinder struct {
 	// fetched before they are walked.
 	Prefetch bool
 
-	// Memory, if set, reads memory of a process that may still run: the rest of the stack that was
-	// interrupted by a signal whose handler has a stack of its own. It returns how many bytes it read, which
-	// is none unless the process still has the bytes of fixed, a piece of the copy. Strict walks do not use
-	// it.
-	Memory func(pid uint32, fixed Piece, buf []byte, addr uint64) int
-
 	images *image.Store
 	jit    *jit.Reader
 	slow   bool // every frame through the general evaluator, for tests
 	places places
 	memos  memos
-	walk   walk   // the last one
-	live   []byte // what Memory read
+	walk   walk // the last one
 
 	fetched uint64
 	looked  uint64 // see Astray: when it looked last,
@@ -180,16 +173,12 @@ func (c *climb) follow(p *place, f *frame) Reason {
 		if end := c.run(p, f); end != stepped {
 			return w.moves.end(end)
 		}
-		live := w.moves.live
 		next, source, end := w.step(p, f)
 		if end != stepped {
 			return w.moves.end(end)
 		}
 		if source != ByCFI {
 			w.regs.restart(len(w.ips), &next)
-		}
-		if live {
-			source = ByLive
 		}
 		if !w.moves.switched {
 			w.frames[len(w.frames)-1].saved = p.slot(f, &next, source)
@@ -236,6 +225,9 @@ func (u *Unwinder) begin(space *vmas.Space, stack *Stack) *walk {
 	w := &u.walk
 	w.space, w.stack, w.moves, w.made = space, stack, stackMoves{}, nil
 	w.expressions = maxExpressions
+	if stack != nil {
+		stack.missed = 0
+	}
 	if cap(w.ips) < u.MaxFrames {
 		w.ips, w.frames = make([]uint64, 0, u.MaxFrames), make([]Frame, 0, u.MaxFrames)
 	}
@@ -250,7 +242,7 @@ func (w *walk) push(f *frame, by Source) {
 }
 
 func (w *walk) end(r Reason, at *vmas.Mapping) Result {
-	return Result{IPs: w.ips, Frames: w.frames, End: r, At: at, grown: w.moves.grown}
+	return Result{IPs: w.ips, Frames: w.frames, End: r, At: at, grown: w.moves.grown, switched: w.moves.switched}
 }
 
 // endOpen is end for a walk that other walks may complete, if they have seen its last frame and its callers.

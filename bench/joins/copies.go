@@ -126,10 +126,14 @@ func (b *bench) copiesOf(unspool string, p *workloads.Program) (rows []recorded,
 		if err := w.Prepare(); err != nil {
 			return nil, err
 		}
-		stats := filepath.Join(b.dir, "stats.json")
-		if err := w.RecordBy(unspool, "record", "-q", "-F", strconv.Itoa(b.freq),
+		stats := filepath.Join(dir, "stats.json")
+		record, err := b.recordAs(unspool, dir)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.RecordBy(append(record, "record", "-q", "-F", strconv.Itoa(b.freq),
 			"--stack-size", strconv.Itoa(size),
-			"-o", filepath.Join(b.dir, "recorded.data"), "--stats", stats); err != nil {
+			"-o", filepath.Join(dir, "recorded.data"), "--stats", stats)...); err != nil {
 			return nil, err
 		}
 		text, err := os.ReadFile(stats)
@@ -148,4 +152,15 @@ func (b *bench) copiesOf(unspool string, p *workloads.Program) (rows []recorded,
 		rows = append(rows, r)
 	}
 	return rows, nil
+}
+
+// recordAs is the command that runs unspool as the user who records, to whom the folder of the program is given.
+func (b *bench) recordAs(unspool, dir string) ([]string, error) {
+	if b.as == "" {
+		return []string{unspool}, nil
+	}
+	if out, err := exec.Command("chown", "-R", b.as, dir).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("chown: %w: %s", err, out)
+	}
+	return []string{"setpriv", "--reuid=" + b.as, "--clear-groups", "--inh-caps=-all", "env", "HOME=" + dir, unspool}, nil
 }

@@ -15,12 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A trial cuts the copies of samples to a size, and completes their stacks as record does, with what is read
-// of the process, or as convert does. Only one of the trials of a program can be atOnce: with what is read
-// when the samples are taken.
+// A trial cuts the copies of samples to a size, and completes their stacks as convert does, or, one of those of a
+// program, atOnce: as record does, with what is read when the samples are taken.
 type trial struct {
-	size         uint64
-	live, atOnce bool
+	size   uint64
+	atOnce bool
 	outcome
 	session *capture.Session
 }
@@ -113,8 +112,8 @@ func (r *liveRun) begin(pid int) error {
 	r.whole = capture.NewSession(config)
 	sessions := []*capture.Session{r.whole}
 	for _, t := range r.trials {
-		config.Live, config.Join, config.JoinAfter = t.live, true, capture.JoinAfterRecorded
-		if t.live {
+		config.Live, config.Join, config.JoinAfter = t.atOnce, true, capture.JoinAfterRecorded
+		if t.atOnce {
 			config.JoinAfter = capture.JoinAfter
 		}
 		config.Sink = sink(func(w *perfdata.Walked) { t.count(w, &r.truth) })
@@ -181,10 +180,8 @@ func (r *liveRun) record(rec perfring.Record) error {
 // line is one line of text: the share of the samples that each way completed.
 func (o *outcome) line() string {
 	read := o.links[link.Read]
-	s := fmt.Sprintf("%d samples: %s complete by the copy, %s read at once, %s joined (%s with reads), "+
-		"%d of both wrong; %s in all",
-		o.all, o.share(o.byCopy), o.share(read), o.share(o.joined-read), o.share(o.links[link.JoinedByRead]),
-		o.wrong, o.share(o.byCopy+o.joined))
+	s := fmt.Sprintf("%d samples: %s complete by the copy, %s read at once, %s joined, %d of both wrong; %s in all",
+		o.all, o.share(o.byCopy), o.share(read), o.share(o.joined-read), o.wrong, o.share(o.byCopy+o.joined))
 	for i, words := range []string{"doubtful", "disagree", "one-sided", "unseen"} {
 		s += fmt.Sprintf(", %s %s", o.share(o.links[left[i]]), words)
 	}

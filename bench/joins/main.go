@@ -24,14 +24,18 @@ func main() {
 	flag.StringVar(&b.keep, "keep", "",
 		"keep the recordings and their programs in this `folder`, and take those that are there")
 	copies := flag.Bool("copies", false, "record programs with copies of several sizes, and say what each costs")
+	flag.StringVar(&b.as, "as", "", "with -copies, record as this `user`, who has no rights that others lack")
 	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
 	size := flag.Int("live", 0,
 		"record the command that is given, and cut its copies to so many `bytes` meanwhile")
+	ordinary := flag.Bool("ordinary", false, "with -live, stay at ordinary priority")
 	flag.Parse()
 	err := error(nil)
 	if *size > 0 && flag.NArg() > 0 {
-		defer priority.Raise().Restore()
-		t := trial{size: uint64(*size), live: true, atOnce: true}
+		if !*ordinary {
+			defer priority.Raise().Restore()
+		}
+		t := trial{size: uint64(*size), atOnce: true}
 		if err = live(exec.Command(flag.Arg(0), flag.Args()[1:]...), b.freq, &t); err == nil {
 			fmt.Println(t.line())
 		}
@@ -56,6 +60,7 @@ type bench struct {
 	keep string
 	root string // of the module
 	dir  string // temporary, one folder for each program in it
+	as   string // the user who records programs with copies of several sizes; "" for who runs this
 }
 
 func (b *bench) run(only, output string, install, copies bool) error {

@@ -171,7 +171,7 @@ func (m *Machine) precedence() Check {
 	}
 	c.State = Warning
 	c.Detail = "recording has " + what + " priority, and does not go before all other processes: " +
-		"samples may be lost when the machine is busy"
+		"when the machine is busy, samples may be lost, and less is read of stacks that copies cut off"
 	c.Fix = m.sudo(false)
 	return c
 }

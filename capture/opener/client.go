@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"unspool/capture/sandbox"
 )
 
@@ -21,10 +19,10 @@ type Client struct {
 	cmd *exec.Cmd // not waited for: see Close
 
 	one     sync.Mutex // for granted
+	bound   bound      // of the same
 	granted *lines     // one, for what is granted, and what was
 	files   *lines     // for what may be waited for as long as it takes
 	reads   *lines     // for what may not
-	watches *lines     // for what is not waited for
 
 	owners owners
 
@@ -38,17 +36,13 @@ type Client struct {
 	rest patience       // of others
 }
 
-// How many requests for files, for texts and memory, and for memory that is read several times can be under
-// way, those that hang included; and of these for the processes of one user, where the ones that do not hang
-// have room beside those that do.
+// How many requests for files, and for texts and memory can be under way, those that hang included; and of these for
+// the processes of one user, where the ones that do not hang have room beside those that do.
 const (
 	mostFiles      = 24
 	mostFilesOfOne = 8
 	mostReads      = 12
 	mostReadsOfOne = 6
-
-	mostWatches      = 16
-	mostWatchesOfOne = 12
 )
 
 // ErrEnded says that the opener is not there any more.
@@ -109,26 +103,18 @@ func newClient() (c *Client, theirs []int, err error) {
 		lines   **lines
 		n       int
 		bounded bool
-	}{{&c.granted, 1, false}, {&c.files, mostFiles, false}, {&c.reads, mostReads, true},
-		{&c.watches, mostWatches, true}} {
+	}{{&c.granted, 1, false}, {&c.files, mostFiles, false}, {&c.reads, mostReads, true}} {
 		if *kind.lines, theirs, err = makeLines(kind.n, kind.bounded, theirs); err != nil {
 			c.Close()
 			return nil, theirs, err
-		}
-	}
-	for _, fd := range theirs[len(theirs)-mostWatches:] {
-		// Without the right to more, there is room for fewer readings.
-		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, watchRoom) != nil {
-			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, watchRoom)
 		}
 	}
 	return c, theirs, nil
 }
 
 // processors is how many threads of an opener run at once without the runtime's scheduler, which can take
-// milliseconds, finding out that others of them hang; beside those that sleep between two readings, and one
-// for each CPU that reads the stacks of its samples.
-const processors = 8 + mostWatches
+// milliseconds, finding out that others of them hang; beside one for each CPU that reads the stacks of its samples.
+const processors = 8
 
 // environment is that of the opener: how many threads of it may run at once, who called sudo, for the owner of outputs,
 // and the local time zone, for their names.
@@ -147,7 +133,7 @@ func (c *Client) Close() error {
 	if c.living != nil {
 		c.living.Close()
 	}
-	for _, ls := range []*lines{c.granted, c.files, c.reads, c.watches} {
+	for _, ls := range []*lines{c.granted, c.files, c.reads} {
 		if ls != nil {
 			ls.end()
 		}
@@ -159,7 +145,55 @@ func (c *Client) Close() error {
 func (c *Client) askGranted(r request, fd int) (answer, error) {
 	c.one.Lock()
 	defer c.one.Unlock()
+	defer c.bound.begin()()
 	return exchange(c.granted, &r, fd)
+}
+
+// Bound bounds how long each answer about what was granted is waited for, from now on: if one has not come by then, the
+// client is closed, and late is called.
+func (c *Client) Bound(limit time.Duration, late func()) {
+	c.bound.set(limit, func() {
+		c.Close()
+		late()
+	})
+}
+
+// A bound bounds how long each answer is waited for, once it is set.
+type bound struct {
+	mu    sync.Mutex
+	limit time.Duration // 0 for none
+	late  func()
+	timer *time.Timer // of the answer that is waited for, if there is a limit
+	waits bool
+}
+
+// begin says that an answer is waited for, until end is called.
+func (b *bound) begin() (end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waits = true
+	b.start()
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.waits = false; b.timer != nil {
+			b.timer.Stop()
+			b.timer = nil
+		}
+	}
+}
+
+func (b *bound) start() {
+	if b.waits && b.limit > 0 && b.timer == nil {
+		b.timer = time.AfterFunc(b.limit, b.late)
+	}
+}
+
+func (b *bound) set(limit time.Duration, late func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit, b.late = limit, late
+	b.start()
 }
 
 // askFile asks for a file, and waits for it as long as it takes, or until the client is closed.

@@ -10,8 +10,7 @@
 // of sockets. Each has one request at a time, and a goroutine that answers: see line. So a request that
 // hangs in the kernel, for example on a file server that does not answer, does not delay the others: the
 // client waits for a bounded time, and can end at any time, as only the opener hangs. No user's processes get
-// all of the pairs: see shares. Memory that is to be read again and again is asked for once, and the client
-// does not wait for it: see [Client.Watch].
+// all of the pairs: see shares.
 //
 // Somebody who takes over the confined process through what it parses can get no more from the opener than a
 // recording needs: see grants, and handsOut.

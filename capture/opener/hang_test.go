@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +48,8 @@ func mapHanging(t *testing.T) (page []byte, answer func()) {
 	t.Cleanup(func() { _ = unix.Munmap(page) })
 	return page, answer
 }
+
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
 // Memory of a file is not read where the process does not have it: its server is not asked, and nobody waits.
 func TestMemoryOfAFileThatHangs(t *testing.T) {

@@ -17,11 +17,10 @@ import (
 // serverName is argv[0] of the opener.
 const serverName = "unspool (opener)"
 
-// An opener finds its lines from firstLine on: the one for what is granted, those for files, for reads, and
-// for watches.
+// An opener finds its lines from firstLine on: the one for what is granted, those for files, and for reads.
 const (
 	firstLine = 3
-	lineCount = 1 + mostFiles + mostReads + mostWatches
+	lineCount = 1 + mostFiles + mostReads
 	// life is the end of a pipe that stays open as long as the opener is there.
 	life = firstLine + lineCount
 )
@@ -47,8 +46,6 @@ type server struct {
 	grants    grants
 	files     shares // of the users in what is under way for files
 	reads     shares // likewise, for texts and memory
-	watches   shares // likewise, for memory that is read several times
-	room      int    // for readings in a socket
 	handedOut files  // of servers, with names of generated code
 	ended     chan struct{}
 	granted   chan struct{} // closed when nothing more is asked for of what is granted
@@ -59,18 +56,15 @@ func newServer() *server {
 		granted: make(chan struct{})}
 	s.files = shares{most: mostFilesOfOne, owner: s.processes.Owner}
 	s.reads = shares{most: mostReadsOfOne, owner: s.processes.Owner}
-	s.watches = shares{most: mostWatchesOfOne, owner: s.processes.Owner}
-	s.room, _ = unix.GetsockoptInt(firstLine+lineCount-1, unix.SOL_SOCKET, unix.SO_SNDBUF)
 	return s
 }
 
 // serve answers requests until whoever asks has ended.
 func (s *server) serve() {
-	const files, reads, watches = firstLine + 1, firstLine + 1 + mostFiles, firstLine + lineCount - mostWatches
+	const files, reads = firstLine + 1, firstLine + 1 + mostFiles
 	go s.listen(firstLine, firstLine+1)
 	go s.listen(files, reads)
-	go s.listen(reads, watches)
-	go s.listen(watches, firstLine+lineCount)
+	go s.listen(reads, firstLine+lineCount)
 	<-s.ended
 	select {
 	case <-s.granted:
@@ -85,7 +79,6 @@ type listener struct {
 	come    syscall.RawConn // tells of requests
 	message []byte          // an answer
 	piece   []byte          // what is read for it
-	reading []byte          // of memory that is read several times
 }
 
 // listen answers the requests of a line. With its first one it has the next line listened to, as long as that
@@ -172,8 +165,6 @@ func (l *listener) take(r *request, fd int) {
 	switch r.op {
 	case openPath, openWithin, openMapped, openPerfMap, statPath, readFile:
 		under = &l.files
-	case watchMemory:
-		under = &l.watches
 	}
 	if l.grants.use() != forFiles && !under.begin(r.pid) { // there, all is for one user
 		if r.op == readFile {
@@ -223,8 +214,6 @@ func (l *listener) look(r *request) {
 		l.bytes(appendNumbers(nil, all), err)
 	case readMemory:
 		l.memory(r)
-	case watchMemory:
-		l.watch(r)
 	case openPath, openWithin, openMapped:
 		l.answer(l.file(r))
 	case openPerfMap:

@@ -14,7 +14,6 @@ const (
 	readText operation = iota + 1
 	listNumbers
 	readMemory
-	watchMemory
 	openPath
 	openMapped
 	openWithin
@@ -56,10 +55,9 @@ const (
 type request struct {
 	op       operation
 	pid, tid uint32
-	// Of a mapping, or of memory; start is the number of an output, or of a perf map. For memory that is read
-	// several times they are how often, and how far apart in ns, and tid is how long to wait before, in µs.
+	// Of a mapping, or of memory; start is the number of an output, or of a perf map.
 	start, end uint64
-	text       []byte // a path, an event's attributes, a name, parts of memory
+	text       []byte // a path, an event's attributes, a name
 }
 
 const (
@@ -97,7 +95,7 @@ func parseRequest(b []byte) (r request, err error) {
 // An answer is sent as its fields, little-endian, and then the bytes. The descriptor goes along.
 type answer struct {
 	errno unix.Errno // 0 for none; errOther for an error whose text is in bytes
-	more  uint32     // anotherPiece or anotherReading if that follows
+	more  uint32     // anotherPiece if that follows
 	value uint64
 	bytes []byte
 	fd    int // -1 for none
@@ -120,11 +118,8 @@ func parseAnswer(b []byte) (a answer, err error) {
 	return a, nil
 }
 
-// What follows a message of an answer.
-const (
-	anotherPiece   = 1
-	anotherReading = 2 // after the last piece of one
-)
+// anotherPiece follows a message of an answer.
+const anotherPiece = 1
 
 // errOther is the errno of an error that is not from the kernel.
 const errOther unix.Errno = 0xffff

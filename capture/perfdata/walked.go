@@ -114,7 +114,7 @@ func setJoined(rec []byte, o link.Outcome) {
 	switch o {
 	case link.Joined:
 		misc |= joinedBit
-	case link.JoinedByRead, link.Read:
+	case link.Read:
 		misc |= joinedBit | readBit
 	}
 	binary.LittleEndian.PutUint16(rec[4:], misc)

@@ -3,7 +3,6 @@ package rest
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"runtime"
 	"time"
 	"unsafe"
@@ -16,13 +15,15 @@ import (
 
 // A reader reads the stacks of the samples in one ring.
 type reader struct {
-	tap     *perfring.Tap
+	ring    perfring.SampleRing // its descriptor is open until there is the tap
+	tap     *perfring.Tap       // of the ring, nil until a first sample has come
 	shared  *Shared
 	cut     uint64 // bytes of copies that are there for it
 	sample  perfring.Sample
 	threads runtimes
 	memory  memories
 	share   Share
+	own     *delays // nil for a thread that goes before all others of its CPU
 	buf     [compared]byte
 }
 
@@ -45,13 +46,14 @@ const (
 // for each of them. shared is the descriptor of a [Shared] memory of so many bytes, in which they will be. Of
 // copies that are larger than cut bytes, no more is taken for copied: this is for trials.
 func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, err error) {
-	tap, err := perfring.NewTap(ring.FD, &ring.Attr, ring.Pages)
+	memory, shared, err := NewShared(size)
 	if err != nil {
 		return -1, 0, err
 	}
-	memory, shared, err := NewShared(size)
-	if err != nil {
-		_ = tap.Close()
+	own := *ring
+	if own.FD, err = unix.FcntlInt(uintptr(ring.FD), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		_ = memory.Close()
+		unix.Close(shared)
 		return -1, 0, err
 	}
 	type result struct {
@@ -61,16 +63,16 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 	begun := make(chan result, 1)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine, as it is bound to a CPU
-		tid, err := bind(ring.CPU)
+		r := &reader{ring: own, shared: memory, cut: cut, threads: newRuntimes(),
+			memory: newMemories(), share: Share{Part: part, Slack: slack}}
+		tid, err := r.bind(ring.CPU)
 		if begun <- (result{tid, err}); err == nil {
-			r := &reader{tap: tap, shared: memory, cut: cut, threads: newRuntimes(),
-				memory: newMemories(), share: Share{Part: part, Slack: slack}}
 			r.run()
 		}
 	}()
 	is := <-begun
 	if is.err != nil {
-		_ = tap.Close()
+		unix.Close(own.FD)
 		_ = memory.Close()
 		unix.Close(shared)
 		return -1, 0, is.err
@@ -79,7 +81,7 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 }
 
 // bind binds this thread to a CPU, and has signals wait until it asks for them.
-func bind(cpu int) (tid int, err error) {
+func (r *reader) bind(cpu int) (tid int, err error) {
 	var cpus unix.CPUSet
 	cpus.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &cpus); err != nil {
@@ -90,23 +92,33 @@ func bind(cpu int) (tid int, err error) {
 	if errno != 0 {
 		return 0, errno
 	}
-	return unix.Gettid(), precede()
+	if isFirst, err := precede(); err != nil || isFirst {
+		return unix.Gettid(), err
+	}
+	r.own, err = newDelays()
+	return unix.Gettid(), err
 }
 
-// errOrdinary says that a sampled thread may get on before its stack is read.
-var errOrdinary = errors.New("needs real-time priority")
+// sliceLength is the time that a reader of ordinary priority asks for at a time: who asks for less than who has the CPU
+// gets it at once (sched(7), since Linux 6.12). Before that, who has slept does, mostly.
+const sliceLength = 100 * time.Microsecond
 
-// precede gives this thread precedence over the others of this process, which have to have real-time
-// priority: while one of them has its turn, the sampled thread can get on elsewhere.
-func precede() error {
+// precede gives this thread precedence over the others of this process, if these have real-time priority and it is not
+// the highest: while one of them has its turn, the sampled thread can get on elsewhere. Otherwise it asks for short
+// turns. isFirst says that it always gets the CPU at once.
+func precede() (isFirst bool, err error) {
 	is, err := unix.SchedGetAttr(0, 0)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if is.Policy != unix.SCHED_RR && is.Policy != unix.SCHED_FIFO {
-		return errOrdinary
+	if is.Policy == unix.SCHED_RR || is.Policy == unix.SCHED_FIFO {
+		const highest = 99
+		level := min(is.Priority+1, highest)
+		return level > is.Priority, unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: level}, 0)
 	}
-	return unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: is.Priority + 1}, 0)
+	is.Runtime = uint64(sliceLength)
+	_ = unix.SchedSetAttr(0, is, 0) // it is a wish
+	return false, nil
 }
 
 // signals is the set of them.
@@ -127,7 +139,7 @@ func (r *reader) run() {
 			continue
 		}
 		began := perfring.Now()
-		if r.tap.Newest(&r.sample) {
+		if r.own.beganAtOnce() && r.hasTap() && r.tap.Newest(&r.sample) {
 			if !made {
 				r.shared.populate()
 				made = true
@@ -152,6 +164,16 @@ func (r *reader) run() {
 			now = perfring.Now()
 		}
 	}
+}
+
+// hasTap maps the ring with the first sample for which there is a signal: many recordings never have one.
+func (r *reader) hasTap() bool {
+	if r.tap == nil && r.ring.FD >= 0 {
+		r.tap, _ = perfring.NewTap(r.ring.FD, &r.ring.Attr, r.ring.Pages)
+		unix.Close(r.ring.FD)
+		r.ring.FD = -1
+	}
+	return r.tap != nil
 }
 
 const (
@@ -189,7 +211,8 @@ func (r *reader) read(s *perfring.Sample) {
 	}
 	copyEnd := base + s.DynSize
 	known := r.shared.shape(s.TID)
-	if known.isIn(copyEnd) && known.growth.Return == 0 || r.share.IsSpent(s.Time) {
+	wished := known.wishesFor(base)
+	if known.isIn(copyEnd) && known.growth.Return == 0 && wished == 0 || r.share.IsSpent(s.Time) {
 		return
 	}
 	if isLate(s, perfring.Now()) {
@@ -205,7 +228,7 @@ func (r *reader) read(s *perfring.Sample) {
 			known.end = end
 		}
 	}
-	if known.isIn(copyEnd) && morestack == 0 {
+	if known.isIn(copyEnd) && morestack == 0 && wished == 0 {
 		return
 	}
 	thread := r.threads.begin(s.TID)
@@ -214,8 +237,8 @@ func (r *reader) read(s *perfring.Sample) {
 	}
 	h := head{tid: uint64(s.TID), time: s.Time, start: copyEnd}
 	w, goroutine := find(memory, s, &known, morestack, &h)
-	room := r.shared.room(w.behind + w.more)
-	if len(room) == 0 || !readInto(room, memory, &w, &h) {
+	room := r.shared.room(w.behind + w.more + wished)
+	if len(room) == 0 || !readInto(room, memory, &w, &known, &h) {
 		return
 	}
 	if !r.isThere(memory, s, base) {
@@ -246,13 +269,21 @@ func isLate(s *perfring.Sample, now uint64) bool {
 }
 
 // readInto reads what is wanted, and sets how much there was. It is false if that is nothing.
-func readInto(room []byte, memory *process.MemoryReader, w *wanted, h *head) bool {
-	behind := memory.Read(room[:w.behind], h.start)
-	h.size = uint64(behind)
-	if h.size == w.behind && w.more > 0 {
-		h.more = uint64(memory.Read(room[behind:], w.above))
+func readInto(room []byte, memory *process.MemoryReader, w *wanted, k *shape, h *head) bool {
+	if w.behind > 0 {
+		h.size = uint64(memory.Read(room[:w.behind], h.start))
 	}
-	return h.size+h.more > 0
+	if w.more > 0 { // also if what is behind the copy, in a large frame, was never touched
+		h.more = uint64(memory.Read(room[h.size:][:w.more], w.above))
+	}
+	for i, wish := range k.wishes {
+		if wish != 0 {
+			to := &h.wished[i]
+			to.addr = wish.addr()
+			to.size = uint64(memory.Read(room[h.data():][:wish.size()], to.addr))
+		}
+	}
+	return h.data() > 0
 }
 
 // isThere reports whether the process still has the same as the copy at the copy's beginning and at its end.

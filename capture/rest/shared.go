@@ -110,6 +110,18 @@ type head struct {
 	// If Go's runtime was to make the stack of a goroutine larger, this is SP in its morestack, g is the
 	// goroutine's, and above is its stack.
 	morestack, g uint64
+	// What was read for the thread's wishes, one after the other.
+	wished [maxWishes]struct{ addr, size uint64 }
+	_      [2]uint64 // so that its size is a power of two
+}
+
+// data is how many bytes follow the head.
+func (h *head) data() (n uint64) {
+	n = h.size + h.more
+	for i := range h.wished {
+		n += h.wished[i].size
+	}
+	return n
 }
 
 const (
@@ -171,7 +183,7 @@ func (s *Shared) jump(pos, end uint64) (next uint64, ok bool) {
 func (s *Shared) put(h head) {
 	at := s.words[written].Load()
 	*s.headAt(at) = h
-	s.words[written].Store(at + span(h.size+h.more))
+	s.words[written].Store(at + span(h.data()))
 }
 
 // A thread is what is known of the stack of one, for the next time that it is read. The words are written one
@@ -183,7 +195,7 @@ type thread struct {
 	large, above atomic.Uint64
 	// If it runs Go, this is a [Growth]; otherwise it is 0.
 	growth sharedGrowth
-	_      [3]uint64
+	wishes [maxWishes]atomic.Uint64 // each a wish
 }
 
 // A depth is, in one word, a TID, and where the thread's outermost frame is.

@@ -6,6 +6,8 @@ import "sync/atomic"
 type Stacks struct {
 	shared *Shared
 	pos    uint64 // of the next one
+	wishes uint64 // that took the place of others
+	wished [maxWishes]Part
 }
 
 // NewStacks returns those in a memory.
@@ -21,6 +23,13 @@ type Rest struct {
 	// Morestack is SP in Go's morestack, if Above is the stack of a goroutine that gets a larger one, and G is
 	// where its g is, 0 if there is no goroutine any more.
 	Morestack, G uint64
+	Wished       []Part // what walks have wished for
+}
+
+// A Part is memory of a process.
+type Part struct {
+	At     uint64
+	Memory []byte
 }
 
 // Find is what was read of the stack of a sample whose copy ends at an address. It is empty if nothing was.
@@ -44,24 +53,46 @@ func (s *Stacks) Find(tid uint32, time, end uint64) (r Rest) {
 			s.pos += min(sh.size-at, left)
 			continue
 		}
-		if most := min(sh.size-at, left) - headSize; h.size > most || h.more > most-h.size ||
-			span(h.size+h.more) > left {
+		if !h.fits(min(sh.size-at, left)-headSize) || span(h.data()) > left {
 			s.pos = next // it is none of ours
 			return r
 		}
 		if h.time > time {
 			return r
 		}
-		s.pos += span(h.size + h.more)
+		s.pos += span(h.data())
 		if h.time == time && h.tid == uint64(tid) && h.start == end {
-			data := sh.stacks[at+headSize:][:h.size+h.more]
-			return Rest{
-				Memory: data[:h.size:h.size], Above: data[h.size:], At: h.above,
-				Morestack: h.morestack, G: h.g,
+			data := sh.stacks[at+headSize:][:h.data()]
+			r = Rest{
+				Memory: data[:h.size:h.size], Above: data[h.size:][:h.more:h.more], At: h.above,
+				Morestack: h.morestack, G: h.g, Wished: s.wished[:0],
 			}
+			data = data[h.size+h.more:]
+			for _, w := range h.wished {
+				if w.size > 0 {
+					r.Wished = append(r.Wished, Part{w.addr, data[:w.size:w.size]})
+				}
+				data = data[w.size:]
+			}
+			return r
 		}
 	}
 	return r
+}
+
+// fits reports whether all parts of the head have room in so many bytes: somebody else may have written it.
+func (h *head) fits(most uint64) bool {
+	if h.size > most || h.more > most-h.size {
+		return false
+	}
+	most -= h.size + h.more
+	for i := range h.wished {
+		if h.wished[i].size > most {
+			return false
+		}
+		most -= h.wished[i].size
+	}
+	return true
 }
 
 // Release says that what Find returned last is not needed any more.
@@ -75,6 +106,9 @@ func (s *Stacks) Ends(tid uint32, at uint64) {
 		set(&t.large, 0)
 		set(&t.above, 0)
 		t.growth.store(Growth{})
+		for i := range t.wishes {
+			set(&t.wishes[i], 0)
+		}
 	}
 	set(&t.stack, uint64(depthOf(tid, at)))
 }

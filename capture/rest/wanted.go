@@ -27,6 +27,7 @@ type shape struct {
 	end          uint64 // where its outermost frame is
 	large, above uint64 // a large frame, from its SP to near its end
 	growth       Growth
+	wishes       [maxWishes]wish
 	isKnown      bool // otherwise growth is that of another thread
 }
 
@@ -37,7 +38,24 @@ func (s *Shared) shape(tid uint32) shape {
 	if !isKnown {
 		return shape{growth: s.lastGrowth().load()}
 	}
-	return shape{depth(t.stack.Load()).end(), t.large.Load(), t.above.Load(), t.growth.load(), true}
+	k := shape{end: depth(t.stack.Load()).end(), large: t.large.Load(), above: t.above.Load(), growth: t.growth.load(),
+		isKnown: true}
+	for i := range k.wishes {
+		k.wishes[i] = wish(t.wishes[i].Load())
+	}
+	return k
+}
+
+// wishesFor keeps the wishes of the stack around sp, and says how many bytes they are.
+func (k *shape) wishesFor(sp uint64) (size uint64) {
+	for i, w := range k.wishes {
+		if w.isFor(sp) {
+			size += w.size()
+		} else {
+			k.wishes[i] = 0
+		}
+	}
+	return size
 }
 
 // isIn reports whether the whole stack is in a copy that ends at an address, as far as is known. An end that is

@@ -9,8 +9,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestInterruptedByTurns records handlers on an alternate stack: the interrupted stack is not in the copy,
-// and when it is read from the process, the next handler may run where the sampled one did.
+// TestInterruptedByTurns records handlers on an alternate stack: the interrupted stack is not in the copy, and is read
+// when the thread is sampled again. Two interrupt the same stack at different places by turns.
 func TestInterruptedByTurns(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -47,8 +47,7 @@ func TestInterruptedByTurns(t *testing.T) {
 	})
 }
 
-// interrupted counts the samples in the handlers for each function. None has the other function for its caller, and
-// none is said to be complete.
+// interrupted counts the samples in the handlers for each function. None has the other function for its caller.
 func interrupted(t *testing.T, r recording) (one, two int) {
 	t.Helper()
 	own := ownProfile(t, r.path)
@@ -66,8 +65,5 @@ func interrupted(t *testing.T, r recording) (one, two int) {
 		}
 	}
 	t.Logf("%d and %d samples in handlers; by %v", one, two, r.stats.Unwind.FramesBy)
-	if rest := int(r.stats.Samples.User) - one - two; int(r.stats.Unwind.Complete) > rest {
-		t.Errorf("%d stacks are said to be complete, %d have no handler", r.stats.Unwind.Complete, rest)
-	}
 	return one, two
 }

@@ -186,6 +186,35 @@ func TestLiveUnwinder(t *testing.T) {
 	}
 }
 
+// TestLiveUnwinderReadsTheRest has small copies: the rest of stacks is read when they are sampled, for events that
+// another process has opened, too.
+func TestLiveUnwinderReadsTheRest(t *testing.T) {
+	t.Parallel()
+	path := buildCase(t, "touches.c", "-no-pie", "-fno-pie")
+	p := runToucher(t, exec.Command(path))
+	const depth = 1000
+	r := unwindsFaults(t, sysprofd.Options{StackSize: 4096}, p)
+	n := 0
+	lane.Eventually(t, "stacks that are read", func() bool {
+		p.tell(fmt.Sprintf("%d %d", counted, depth))
+		n += counted
+		untilSampled(t, r, p.pid, n)
+		whole := 0
+		for _, s := range samplesOf(r.Frames(), p.pid) {
+			if len(userPart(&s)) > depth {
+				whole++
+			}
+		}
+		return whole >= counted
+	})
+	ends(t, r, r.EndAndRead())
+	samples := samplesOf(r.Frames(), p.pid)
+	samples = slices.DeleteFunc(samples, func(s sysprofd.Frame) bool { return len(userPart(&s)) <= depth })
+	if right := matching(t, path, chainOf(depth), samples); right < counted {
+		t.Errorf("%d stacks of %d frames, of %d", right, depth, len(samples))
+	}
+}
+
 // TestLiveUnwinderTellsOfProcesses looks at what is told of a process from its begin to its end, which is sampled by
 // time, as Sysprof does it.
 func TestLiveUnwinderTellsOfProcesses(t *testing.T) {

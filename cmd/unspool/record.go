@@ -19,6 +19,7 @@ import (
 	"unspool/capture"
 	"unspool/capture/control"
 	outfile "unspool/capture/output"
+	"unspool/capture/priority"
 	"unspool/perfring"
 )
 
@@ -383,7 +384,8 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	}
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
-	limits := capture.Limits{StackSize: out.StackSize, MaxStack: f.maxStack, ReadsRest: out.ReadsRest}
+	limits := capture.Limits{StackSize: out.StackSize, MaxStack: f.maxStack, ReadsRest: out.ReadsRest,
+		RealTime: priority.SaysRealTime(out.Stats.Priority)}
 	name := o.Output
 	switch {
 	case f.exports():

@@ -57,14 +57,13 @@ func (w *Wanted) caller(f *run, k int) (i int, ok bool) {
 type Outcome uint8
 
 const (
-	NotSought    Outcome = iota // no callers were wanted
-	Unseen                      // a frame on the way, or a root, was seen neither before nor after
-	OneSided                    // a frame, or a root, was seen only before or only after
-	Disagree                    // a frame had one caller before and another after
-	Doubtful                    // a frame had the same caller before and after, and perhaps another in between
-	Joined                      // each frame up to the root had the same caller before and after
-	JoinedByRead                // as Joined, where one of these sightings was read from the process
-	Read                        // the rest of the stack was read when the sample was taken, and not by a Log
+	NotSought Outcome = iota // no callers were wanted
+	Unseen                   // a frame on the way, or a root, was seen neither before nor after
+	OneSided                 // a frame, or a root, was seen only before or only after
+	Disagree                 // a frame had one caller before and another after
+	Doubtful                 // a frame had the same caller before and after, and perhaps another in between
+	Joined                   // each frame up to the root had the same caller before and after
+	Read                     // the rest of the stack was read when the sample was taken, and not by a Log
 
 	NumOutcomes = iota
 )
@@ -114,7 +113,6 @@ type piece struct {
 	low, high uint64 // SP of the first and the last frame
 	run
 	whole bool // the last one is the root
-	read  bool // see AddRead
 }
 
 // A chunk is memory for frames.
@@ -123,21 +121,10 @@ type chunk struct {
 	newest uint64 // time of the last walk in it
 }
 
-// Latest is the time of the latest walk that was added.
-func (l *Log) Latest() uint64 { return l.now }
-
 // Add adds a run of frames, leaf first, each of which is the caller of the one before and has a higher SP.
 // whole says that the last one is the root of the stack. The frames are copied.
 func (l *Log) Add(space, time uint64, frames []Frame, whole bool) {
-	l.add(space, piece{time: time, whole: whole}, frames)
-}
-
-// AddRead is Add for a stack that was read from the process at a time.
-func (l *Log) AddRead(space, time uint64, frames []Frame, whole bool) {
-	l.add(space, piece{time: time, whole: whole, read: true}, frames)
-}
-
-func (l *Log) add(space uint64, p piece, frames []Frame) {
+	p := piece{time: time, whole: whole}
 	n := len(frames)
 	if n == 0 || n == 1 && !p.whole {
 		return
@@ -254,7 +241,6 @@ func (l *Log) sweep() {
 // Callers appends to dst the callers of a frame up to the root, as they were at a time. They are valid if the
 // outcome [Outcome.IsJoined]. most bounds the length of dst.
 func (l *Log) Callers(dst []Frame, space, time uint64, last Wanted, most int) ([]Frame, Outcome) {
-	joined := Joined
 	for len(dst) < most {
 		r := l.regions[regionKey{space, last.SP >> regionShift}]
 		if r == nil {
@@ -284,11 +270,8 @@ func (l *Log) Callers(dst []Frame, space, time uint64, last Wanted, most int) ([
 		case seen.doubtful:
 			return dst, Doubtful
 		}
-		if seen.before.read || seen.after.read {
-			joined = JoinedByRead
-		}
 		if rootBefore {
-			return dst, joined
+			return dst, Joined
 		}
 		last = Wanted{Frame: dst[len(dst)-1]}
 	}

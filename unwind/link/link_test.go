@@ -160,13 +160,10 @@ func TestCallersOfFunction(t *testing.T) {
 	} {
 		l := Log{Before: 1000 * ms, After: 100 * ms}
 		for at := uint64(1); at < 20; at++ {
-			l.AddRead(1, at*ms, []Frame{c.seen, caller, root}, true)
+			l.Add(1, at*ms, []Frame{c.seen, caller, root}, true)
 		}
 		wanted := Wanted{Frame: Frame{SP: 0x7000_0100, PC: 0x400140}, Within: inFunction, CFA: c.cfa}
 		got, outcome := l.Callers(nil, 1, 15*ms, wanted, 100)
-		if c.want == Joined {
-			c.want = JoinedByRead
-		}
 		if outcome != c.want || outcome.IsJoined() && !slices.Equal(got, []Frame{caller, root}) {
 			t.Errorf("%s: %v, outcome %d, want %d", c.name, got, outcome, c.want)
 		}

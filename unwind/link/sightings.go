@@ -269,7 +269,7 @@ func (s *search) isGone(p *piece) bool {
 func (s *search) sight(i int, m mark) {
 	p, n := &s.region.pieces[i], m.callers()
 	if s.seen == 0 {
-		s.nearest = piece{time: p.time, run: p.from(p.len() - n), whole: p.whole, read: p.read}
+		s.nearest = piece{time: p.time, run: p.from(p.len() - n), whole: p.whole}
 		s.callers = m
 	} else {
 		s.judge(i, m)

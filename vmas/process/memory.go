@@ -294,3 +294,11 @@ func IsDevice(path string) bool {
 	}
 	return false
 }
+
+func now() uint64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0
+	}
+	return uint64(t.Nano())
+}

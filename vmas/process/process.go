@@ -14,7 +14,6 @@ import (
 type Access interface {
 	Texts
 	Memory
-	Watcher
 	Files
 }
 
