@@ -1,13 +1,9 @@
 package unwind
 
-import (
-	"unspool/unwind/link"
-	"unspool/unwind/rule"
-)
+import "unspool/unwind/rule"
 
 // This file is about walks that leave the copied stack: for another stack, over signal frames, where the
-// handler may have had one of its own, and Go's stack switches, or for memory that is read from the process
-// where the copy ends.
+// handler may have had one of its own, and Go's stack switches.
 
 // signal finds the interrupted frame from the kernel's signal frame.
 func (w *walk) signal(f *frame) (next frame, source Source, end Reason) {
@@ -117,32 +113,4 @@ func (w *walk) below(cfa uint64) Reason {
 		return why
 	}
 	return BadCFI
-}
-
-// An OpenFrame is the last frame of a walk that came to the end of its copy. Its PC is a return address, which lies
-// below its SP, unless it is that of the sampled function.
-type OpenFrame struct {
-	PC, SP, BP uint64
-	Within     link.Function
-	CFA        uint64 // 0 where it is not known
-	SavedCFA   uint64 // where it is saved then, 0 where that is not known, either
-	Leaf       bool   // it is that of the sampled function
-}
-
-// Reaches is an address up to which the frame reaches at least, as far as is known.
-func (f *OpenFrame) Reaches() uint64 { return max(f.SP, f.CFA, f.SavedCFA) }
-
-// OpenFrame gives that of a walk of x86-64. Where the sampled function itself is cut off, no word on the
-// stack says that it is there still, and there is an OpenFrame only if it is known where its frame ends.
-func (r *Result) OpenFrame() (f OpenFrame, ok bool) {
-	if r.Open == 0 {
-		return f, false
-	}
-	last := &r.Frames[r.Open-1]
-	f = OpenFrame{PC: last.pc, SP: last.SP, BP: last.bp, Within: r.Within, CFA: r.CFA, SavedCFA: r.SavedCFA,
-		Leaf: r.Open == 1}
-	if f.Leaf {
-		return f, f.Reaches() > f.SP && f.Within != link.Function{}
-	}
-	return f, !last.exact && last.SP != 0
 }

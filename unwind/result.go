@@ -250,8 +250,11 @@ func (r *Result) LargestFrame(s *Stack, least uint64) (sp, cfa uint64) {
 			sp, cfa, least = frames[i-1].SP, frames[i].SP, size
 		}
 	}
-	if last, ok := r.OpenFrame(); ok && last.Reaches()-last.SP >= least {
-		return last.SP, last.Reaches()
+	if r.Open > 0 { // the last frame ends behind the copy, too
+		last := &r.Frames[r.Open-1]
+		if end := max(last.SP, r.CFA, r.SavedCFA); last.SP != 0 && end-last.SP >= least {
+			return last.SP, end
+		}
 	}
 	return sp, cfa
 }

@@ -69,6 +69,8 @@ type outcome struct {
 	byCopy int // complete without what was seen before and after
 	joined int
 	wrong  int // of the joined ones
+	// wrongRead are those of them that were read when they were sampled.
+	wrongRead int
 	// stays are the wrong ones, those of a thread one after the other counted once: while a function stays,
 	// all its samples go wrong together.
 	stays     int
@@ -126,6 +128,9 @@ func (o *outcome) count(w *perfdata.Walked, t *truth) {
 		o.joined++
 		if t.isWrong(is, w.Result.IPs) {
 			o.wrong++
+			if w.Links == link.Read {
+				o.wrongRead++
+			}
 			if key.tid != o.lastWrong.tid || key.time-o.lastWrong.time > uint64(betweenStays) {
 				o.stays++
 			}

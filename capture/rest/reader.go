@@ -15,7 +15,7 @@ import (
 
 // A reader reads the stacks of the samples in one ring.
 type reader struct {
-	ring    perfring.SampleRing // its descriptor is open until there is the tap
+	ring    perfring.SampleRing // its descriptor is open until it is set up
 	tap     *perfring.Tap       // of the ring, nil until a first sample has come
 	shared  *Shared
 	cut     uint64 // bytes of copies that are there for it
@@ -124,26 +124,28 @@ func precede() (isFirst bool, err error) {
 // signals is the set of them.
 var signals = uint64(1) << (Signal - 1)
 
-// run reads stacks, and does not return while the process that these are for is there.
+// run reads stacks, and does not return while the process that these are for is there, unless the ring cannot be mapped.
 //
 // What this thread does may be sampled, too, and each of these samples wakes it: with every system call of the machine,
 // say. So being woken is charged like reading, and over its share the thread sleeps, as nothing else gets the CPU
 // from it.
 func (r *reader) run() {
 	parent := unix.Getppid()
-	for idle, made, woken := 0, false, 0; ; {
+	for idle, woken := 0, 0; ; {
 		if !wait(&idle) {
 			if idle == mostIdle {
 				r.memory.closeEnded(true)
 			}
 			continue
 		}
-		began := perfring.Now()
-		if r.own.beganAtOnce() && r.hasTap() && r.tap.Newest(&r.sample) {
-			if !made {
-				r.shared.populate()
-				made = true
+		if r.tap == nil {
+			if !r.setUp() {
+				return
 			}
+			continue
+		}
+		began := perfring.Now()
+		if r.own.beganAtOnce() && r.tap.Newest(&r.sample) {
 			s := &r.sample
 			s.StackSize, s.DynSize = min(s.StackSize, r.cut), min(s.DynSize, r.cut)
 			r.shared.words[begun].Store(perfring.Now())
@@ -166,14 +168,17 @@ func (r *reader) run() {
 	}
 }
 
-// hasTap maps the ring with the first sample for which there is a signal: many recordings never have one.
-func (r *reader) hasTap() bool {
-	if r.tap == nil && r.ring.FD >= 0 {
-		r.tap, _ = perfring.NewTap(r.ring.FD, &r.ring.Attr, r.ring.Pages)
-		unix.Close(r.ring.FD)
-		r.ring.FD = -1
+// setUp maps the ring and makes memory, with the first sample for which there is a signal: many recordings never have
+// one. It takes as long as reading some hundred stacks, which is not charged, as reading would be put off for it.
+func (r *reader) setUp() (ok bool) {
+	tap, err := perfring.NewTap(r.ring.FD, &r.ring.Attr, r.ring.Pages)
+	unix.Close(r.ring.FD)
+	if err != nil {
+		return false
 	}
-	return r.tap != nil
+	r.tap = tap
+	r.shared.populate()
+	return true
 }
 
 const (
