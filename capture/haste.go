@@ -15,9 +15,9 @@ type haste struct {
 
 const (
 	soonDrain = 10 * time.Millisecond // after a thread has begun
-	// nextDrain is after each of the moreDrains that follow.
-	nextDrain  = 20 * time.Millisecond
-	moreDrains = 4
+	// nextDrain is after each of the moreDrains that follow: a program that copies begin to cut off is seen soon.
+	nextDrain  = 40 * time.Millisecond
+	moreDrains = 9
 	// mostHaste is for programs that begin threads one after the other when they start.
 	mostHaste  = 10 * soonDrain
 	hasteShare = 10
