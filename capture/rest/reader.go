@@ -124,7 +124,8 @@ func precede() (isFirst bool, err error) {
 // signals is the set of them.
 var signals = uint64(1) << (Signal - 1)
 
-// run reads stacks, and does not return while the process that these are for is there, unless the ring cannot be mapped.
+// run reads stacks, and does not return while the process that these are for is there, unless the ring cannot be
+// mapped.
 //
 // What this thread does may be sampled, too, and each of these samples wakes it: with every system call of the machine,
 // say. So being woken is charged like reading, and over its share the thread sleeps, as nothing else gets the CPU
