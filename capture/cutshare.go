@@ -3,8 +3,8 @@ package capture
 // A cutShare is how many of a program's last stacks a copy has cut off.
 type cutShare struct {
 	samples, cut uint64
+	read         uint64 // of the cut ones, that were completed by what was read
 	at           uint64 // time of the last sample
-	read         bool   // one was completed by what was read
 }
 
 // cutShares are those of all programs, by address space, and of all together. They say whether stacks are read when
@@ -37,7 +37,7 @@ func (c *cutShares) sampled(space, now uint64) *cutShare {
 		c.by[space] = s
 	}
 	if s.samples++; s.samples >= keptSamples {
-		s.samples, s.cut = s.samples/2, s.cut/2
+		s.samples, s.cut, s.read = s.samples/2, s.cut/2, s.read/2
 	}
 	s.at, c.now = now, max(c.now, now)
 	return s
@@ -63,6 +63,9 @@ func (c *cutShares) want(on bool) bool {
 	}
 	return all.isMany(of, on) || on && all.samples < of
 }
+
+// isRead reports whether reading completes all but one of 64 of the stacks that are cut off.
+func (s *cutShare) isRead() bool { return s.read > 0 && (s.cut-s.read)*64 <= s.cut }
 
 func (s *cutShare) isMany(of uint64, on bool) bool {
 	return s.cut*of > s.samples && (on || s.cut >= leastCut)

@@ -51,3 +51,16 @@ func TestCutSharesAreBounded(t *testing.T) {
 		t.Errorf("%d programs", len(shares.by))
 	}
 }
+
+// TestCutSharesThatAreRead: links are waited for where more than one of 64 of a program's cut stacks is not read.
+func TestCutSharesThatAreRead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		cut, read uint64
+		want      bool
+	}{{0, 0, false}, {10, 0, false}, {10, 10, true}, {64, 63, true}, {64, 62, false}, {1000, 990, true}} {
+		if got := (&cutShare{cut: c.cut, read: c.read}).isRead(); got != c.want {
+			t.Errorf("%d of %d: %v", c.read, c.cut, got)
+		}
+	}
+}

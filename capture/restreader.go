@@ -94,9 +94,10 @@ func (r *restReader) drainEvery(usual time.Duration) time.Duration {
 	return min(usual, r.every)
 }
 
-// completes reports whether stacks of a program have been completed by reading: then nothing waits for links.
+// completes reports whether the stacks of a program are completed by reading: then nothing waits for links. Without
+// real-time priority, a part is not read.
 func (r *restReader) completes(space uint64) bool {
-	return r != nil && r.on && r.programs.by[space] != nil && r.programs.by[space].read
+	return r != nil && r.on && r.programs.by[space] != nil && r.programs.by[space].isRead()
 }
 
 // errRestHangs is about stacks that somebody keeps from being read.
@@ -159,7 +160,7 @@ func (r *restReader) walked(sm *perfring.Sample, space uint64, stack *unwind.Sta
 	case res.End == unwind.Root:
 		if isRest {
 			outcome = link.Read
-			share.read = true
+			share.read++
 		}
 		if !res.HasGrown() && !res.HasSwitched() { // otherwise it is another stack that ends there
 			stacks.Ends(sm.TID, last)
