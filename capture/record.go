@@ -141,7 +141,7 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 			return out, err
 		}
 	}
-	defer func() { r.killOpener.Close() }()
+	defer r.releaseOpener()
 	if err := r.open(); err != nil {
 		if r.command != nil {
 			r.command.cancel()
@@ -383,6 +383,14 @@ func (r *recording) boundOpener() {
 	if r.Opener != nil {
 		r.Opener.Bound(graceToOpen, r.killOpener.Pull)
 	}
+}
+
+// releaseOpener lets go of the opener: whoever asks it from now on waits as long as it takes, and does not kill it.
+func (r *recording) releaseOpener() {
+	if r.Opener != nil {
+		r.Opener.Bound(0, nil)
+	}
+	r.killOpener.Close()
 }
 
 // describeKernel writes the kernel's mappings, which are only in files.

@@ -202,7 +202,7 @@ func (c *Checker) CutSamples() (all []CutSample) {
 	return all
 }
 
-// Walks says how the walks over raw stacks ended. It is asked when the recording is over.
+// Walks counts how the walks over raw stacks ended. Call it when the recording is over.
 func (c *Checker) Walks() Walks {
 	w := c.copies.Walks
 	for _, s := range c.CutSamples() {

@@ -173,7 +173,7 @@ func percent(c *Counts) string {
 	}
 }
 
-// writeWalks says how walks over raw stacks ended. Shares are of all of them.
+// writeWalks prints how the walks over raw stacks ended, each way with its share of all walks.
 func (r *Result) writeWalks(w *bufio.Writer) {
 	k := &r.Walks
 	if k.User == 0 {

@@ -65,7 +65,7 @@ bare:
 	.size bare, .-bare
 `
 
-// TestCauseAtAnAddress has the cause for which frame pointers miss the caller, at each part of a function.
+// TestCauseAtAnAddress asks at each part of a function why frame pointers miss its caller there.
 func TestCauseAtAnAddress(t *testing.T) {
 	library := buildFramed(t)
 	address := addressesOf(t, library)

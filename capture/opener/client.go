@@ -150,7 +150,7 @@ func (c *Client) askGranted(r request, fd int) (answer, error) {
 }
 
 // Bound bounds how long each answer about what was granted is waited for, from now on: if one has not come by then, the
-// client is closed, and late is called.
+// client is closed, and late is called. A limit of 0 is none.
 func (c *Client) Bound(limit time.Duration, late func()) {
 	c.bound.set(limit, func() {
 		c.Close()
