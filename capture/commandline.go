@@ -10,6 +10,7 @@ import (
 	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/vmas"
+	"unspool/vmas/credit"
 	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
@@ -36,8 +37,8 @@ type commandLines struct {
 	ended    []uint32                   // processes that have ended since then
 	sampled  []wantedRead
 	executed []wantedRead
-	budget   readBudget
-	bytes    int // of all texts
+	budget   credit.Credit // see readPrice
+	bytes    int           // of all texts
 	buf      []byte
 
 	kept, unread, leftOut uint64
@@ -88,7 +89,7 @@ func newCommandLines(texts process.Texts, room func() bool, write func(c *perfda
 		texts: texts, room: room, write: write, now: perfring.Now,
 		programs: make(map[uint32]*program), reads: make(map[uint32]commandLineRead),
 		execs: make(map[uint32]uint64), exits: make(map[uint32]bool),
-		buf: make([]byte, perfdata.MostCommandLine),
+		budget: newReadBudget(), buf: make([]byte, perfdata.MostCommandLine),
 	}
 }
 
@@ -198,10 +199,10 @@ func (c *commandLines) readSome() {
 		return
 	}
 	began := time.Now()
-	c.budget.grow(began)
+	c.budget.Left(began)
 	c.sampled = c.readThese(c.sampled, began, 0)
-	c.executed = c.readThese(c.executed, began, mostCredits/2)
-	if c.budget.credits <= mostCredits/2 {
+	c.executed = c.readThese(c.executed, began, mostReadTime/2)
+	if c.budget.Has() <= mostReadTime/2 {
 		for i := range c.executed {
 			c.refuse(&c.executed[i])
 		}
@@ -212,18 +213,18 @@ func (c *commandLines) readSome() {
 	}
 }
 
-// readThese reads processes as long as the budget has more than so many credits, and returns those that still wait.
-func (c *commandLines) readThese(all []wantedRead, began time.Time, left int) []wantedRead {
+// readThese reads processes as long as the budget has more than is to be left, and returns those that still wait.
+func (c *commandLines) readThese(all []wantedRead, began time.Time, left time.Duration) []wantedRead {
 	again := 0
 	for i := range all {
-		if c.budget.credits <= left || time.Since(began) >= readSlice || c.room != nil && !c.room() {
+		if c.budget.Has() <= left || time.Since(began) >= readSlice || c.room != nil && !c.room() {
 			return append(all[:again], all[i:]...)
 		}
 		w := all[i]
 		if w.time != 0 && c.exits[w.pid] {
 			continue
 		}
-		c.budget.credits--
+		c.budget.Spend(readPrice)
 		if c.readOne(w.pid, w.tid, w.tries+1 >= mostTries) {
 			continue
 		}
@@ -425,25 +426,13 @@ func (c *commandLines) sweep(known func(pid uint32) bool) {
 	}
 }
 
-// A readBudget bounds how many command lines are read: a credit is for one.
-type readBudget struct {
-	credits int
-	at      time.Time // when it was as it is
-}
-
 const (
-	// creditsPerSecond is how many programs are read in a second. Each takes 10 to 40 µs of CPU time.
-	creditsPerSecond = 500
-	// mostCredits is how many can be read at once. One half is for programs that were sampled.
-	mostCredits = 2 * creditsPerSecond
+	// programsPerSecond is how many are read: each takes readPrice from the budget, which grows like the time. It takes
+	// 10 to 40 µs of CPU time.
+	programsPerSecond = 500
+	readPrice         = time.Second / programsPerSecond
+	// mostReadTime is for as many as can be read at once. One half is for programs that were sampled.
+	mostReadTime = 1000 * readPrice
 )
 
-func (b *readBudget) grow(now time.Time) {
-	if b.at.IsZero() {
-		b.credits, b.at = mostCredits, now
-		return
-	}
-	if n := int(now.Sub(b.at) * creditsPerSecond / time.Second); n > 0 {
-		b.credits, b.at = min(b.credits+n, mostCredits), now
-	}
-}
+func newReadBudget() credit.Credit { return credit.New(1, mostReadTime) }

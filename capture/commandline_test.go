@@ -246,14 +246,14 @@ func TestCommandLineBudget(t *testing.T) {
 		l.exec(pid)()
 		l.clock++
 		if pid%mostWanted == 0 {
-			l.budget.credits = mostCredits
+			l.budget = newReadBudget()
 			l.readSome()
 		}
 	}
 	for len(l.executed) > 0 {
 		l.readSome()
 	}
-	if read := l.texts.reads; read == 0 || read > 2*mostCredits {
+	if read := l.texts.reads; read == 0 || read > 2*int(mostReadTime/readPrice) {
 		t.Errorf("%d of %d programs were read", read, many)
 	}
 	clear(l.texts.lines)
@@ -264,7 +264,7 @@ func TestCommandLineBudget(t *testing.T) {
 		l.exit(pid)
 	}
 	l.settle(l.clock + 1)
-	l.budget.credits = mostCredits / 2
+	l.budget.Spend(l.budget.Has() - mostReadTime/2)
 	l.readSome()
 	l.finish()
 	if l.kept+l.unread+l.leftOut != many+1 || l.leftOut < many/2 {
@@ -282,7 +282,9 @@ func TestCommandLineBudget(t *testing.T) {
 func TestCommandLineCredits(t *testing.T) {
 	t.Parallel()
 	l := newLineTest(map[uint32]string{})
-	l.budget = readBudget{mostCredits/2 + 3, time.Now().Add(time.Hour)} // it does not grow
+	l.budget = newReadBudget()
+	l.budget.Left(time.Now().Add(time.Hour)) // so that it does not grow
+	l.budget.Spend(mostReadTime/2 - 3*readPrice)
 	for pid := uint32(1); pid <= 10; pid++ {
 		l.texts.lines[pid] = "storm\x00"
 		l.exec(pid)()

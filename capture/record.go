@@ -132,7 +132,7 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 	}
 	ending, end := context.WithCancel(ctx)
 	defer end()
-	r := &recording{Options: o, out: &out, ending: ending.Done(), end: end}
+	r := &recording{Options: o, out: &out, ending: ending.Done(), end: end, early: newEarlyDrains()}
 	if len(o.Command) > 0 {
 		if o.CommandStdout == nil {
 			o.CommandStdout = os.Stdout
@@ -186,7 +186,7 @@ type recording struct {
 
 	sampling sampling
 	records  uint64 // taken from the rings
-	haste    haste
+	early    earlyDrains
 	opens    bool       // expect has met a file that was not known, since wait last looked
 	priority precedence // nil for none
 	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
@@ -346,7 +346,7 @@ func (r *recording) run(ctx context.Context) error {
 	}
 	r.beginSampling()
 	r.awaitAsked()
-	r.haste.begun = true // to the recording, threads that run already are as new as others
+	r.early.begun = true // to the recording, threads that run already are as new as others
 	if err := r.loop(ctx); err != nil {
 		return err
 	}
@@ -436,10 +436,10 @@ func (r *recording) kernelToo() bool {
 // loop takes records from the rings until the recording is over.
 func (r *recording) loop(ctx context.Context) error {
 	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(reportEvery), r.began.Add(sweepEvery)
-	pace := newPace()
+	wakes := newWakeups()
 	guard, cpus := cpuGuard{r.began, cpuTime()}, r.began
 	for !r.over(ctx) {
-		if err := r.wait(ctx, &pace); err != nil {
+		if err := r.wait(ctx, &wakes); err != nil {
 			return err
 		}
 		if err := r.seedSome(); err != nil {
@@ -490,9 +490,9 @@ func (r *recording) loop(ctx context.Context) error {
 
 // wait waits until the rings are to be drained. New mappings wake it, so that files are opened while the
 // processes that map them exist.
-func (r *recording) wait(ctx context.Context, p *pace) error {
+func (r *recording) wait(ctx context.Context, w *wakeups) error {
 	if r.session.sawGaps() {
-		r.haste.begun = true
+		r.early.begun = true
 	}
 	until := time.Now().Add(r.untilDrain())
 	if end := r.began.Add(r.Duration); r.Duration > 0 && end.Before(until) {
@@ -509,17 +509,17 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 			return nil
 		}
 		now := time.Now()
-		until = r.haste.until(now, until)
+		until = r.early.until(now, until)
 		// Adopted events wake for samples as well: for nothing, as long as no files are new.
 		hold := until.Sub(now)
-		if r.Adopted == nil || p.findsNew(now) {
-			hold = min(hold, p.due(now))
+		if r.Adopted == nil || w.findsNew(now) {
+			hold = min(hold, w.due(now))
 		}
 		if hold > 0 {
 			if err := r.source.Pause(hold); err != nil {
 				return err
 			}
-			p.waited(r.source.Crowded())
+			w.waited(r.source.Crowded())
 		}
 		timeout := max(0, time.Until(until))
 		if r.source.Pressing() {
@@ -533,7 +533,7 @@ func (r *recording) wait(ctx context.Context, p *pace) error {
 		r.session.ReadCommandLines()
 		if r.opens {
 			r.opens = false
-			p.foundNew(time.Now())
+			w.foundNew(time.Now())
 			// The files are opened now, as their processes may be about to end. Where none are, this would
 			// only wake a thread of the runtime, which would look for work in vain.
 			runtime.Gosched()
@@ -559,7 +559,7 @@ func (r *recording) expect(rec perfring.Record) {
 		r.opens = true
 	}
 	if t := rec.Type(); t == perfring.RecordFork || t == perfring.RecordComm {
-		r.haste.begun = true
+		r.early.begun = true
 	}
 	r.outrunTask(rec)
 }

@@ -2,9 +2,10 @@ package capture
 
 import (
 	"sync"
+	"time"
 
-	"unspool/capture/rest"
 	"unspool/perfring"
+	"unspool/vmas/credit"
 	"unspool/vmas/process"
 )
 
@@ -25,17 +26,18 @@ const (
 	belowReads = 2
 	// gapAgain is how long a gap is not read again, which may be one that no read closes.
 	gapAgain = uint64(1_000_000_000)
-	// Closing gaps may take one gapShare of all time. priceOfGap is what one costs: the pages that are read are new.
-	gapShare   = 25
-	gapSlack   = uint64(40_000_000)
-	priceOfGap = uint64(600_000)
+	// Closing gaps may take one gapShare of all time, and mostGapTime at once. priceOfGap is what one costs: the pages
+	// that are read are new.
+	gapShare    = 25
+	mostGapTime = 1600 * time.Microsecond
+	priceOfGap  = 600 * time.Microsecond
 )
 
 // gaps are closed beside the session, as reading may have to wait for a process.
 type gaps struct {
 	memory process.Memory      // for a goroutine of its own
 	read   map[stackGap]uint64 // when, by process and page
-	share  rest.Share
+	credit credit.Credit
 	isNew  bool // some were seen that were not known, since the session last asked
 
 	mu      sync.Mutex
@@ -48,14 +50,14 @@ func newGaps(processes process.Access) *gaps {
 	if i, ok := processes.(*impatient); ok { // which reads the others while one hangs
 		memory = i
 	}
-	return &gaps{memory: memory, read: make(map[stackGap]uint64), share: rest.Share{Part: gapShare, Slack: gapSlack}}
+	return &gaps{memory: memory, read: make(map[stackGap]uint64), credit: credit.New(gapShare, mostGapTime)}
 }
 
 // note has a gap closed that was seen at a time, unless it was read already.
 func (g *gaps) note(gap stackGap, now uint64) {
 	const page = 4096
 	key := stackGap{pid: gap.pid, start: gap.start / page}
-	if last, known := g.read[key]; known && now-min(now, last) < gapAgain || g.share.IsSpent(now) {
+	if last, known := g.read[key]; known && now-min(now, last) < gapAgain || !g.credit.Allows(credit.At(now)) {
 		return
 	}
 	g.mu.Lock()
@@ -67,7 +69,7 @@ func (g *gaps) note(gap stackGap, now uint64) {
 		clear(g.read)
 	}
 	g.read[key] = now
-	g.share.Spend(now, priceOfGap)
+	g.credit.Spend(priceOfGap)
 	g.isNew = true
 	if g.waiting = append(g.waiting, gap); !g.busy {
 		g.busy = true

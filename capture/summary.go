@@ -116,7 +116,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	}
 	if n := s.CommandLines.LeftOut; n > 0 {
 		fmt.Fprintf(w, "%s no command line: more than %d programs a second were executed\n",
-			plural(n, "sampled program", "has", "have"), creditsPerSecond)
+			plural(n, "sampled program", "has", "have"), programsPerSecond)
 	}
 	for _, note := range replay.ForgottenNotes(s.Forgotten) {
 		fmt.Fprintln(w, note)

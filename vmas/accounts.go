@@ -1,12 +1,15 @@
 package vmas
 
-import "time"
+import (
+	"time"
+
+	"unspool/vmas/credit"
+)
 
 // An account is what may be read of the processes of one user. Anybody can have any number of processes, with any
 // number of mappings and threads.
 type account struct {
-	credit time.Duration // for what records wait for
-	at     time.Time     // when it was brought up to date
+	credit credit.Credit // for what records wait for
 
 	lines int           // that were read of processes without regard to that; threads count as lines
 	spent time.Duration // on that
@@ -26,14 +29,6 @@ const (
 	mostIdleTimeOfUser  = time.Second
 )
 
-// grow brings the credit up to date.
-func (a *account) grow(now time.Time, share, most time.Duration) {
-	if !a.at.IsZero() && now.After(a.at) {
-		a.credit = min(a.credit+now.Sub(a.at)/share, most)
-	}
-	a.at = now
-}
-
 // nobody is the user of a process that is hidden.
 const nobody = ^uint32(0)
 
@@ -51,7 +46,7 @@ func (t *Table) accountOf(s *Space) *account {
 		if len(t.accounts) >= maxAccounts {
 			clear(t.accounts)
 		}
-		a = &account{credit: mostUserCredit}
+		a = &account{credit: credit.New(userShare, mostUserCredit)}
 		t.accounts[s.uid] = a
 	}
 	return a
@@ -59,19 +54,18 @@ func (t *Table) accountOf(s *Space) *account {
 
 // mayRead reports whether a process may be read while records wait.
 func (t *Table) mayRead(s *Space, now time.Time) bool {
-	a := t.accountOf(s)
-	a.grow(now, userShare, mostUserCredit)
-	t.all.grow(now, allShare, mostAllCredit)
+	t.accountOf(s).credit.Left(now)
+	t.all.Left(now)
 	return t.affords(s, 0)
 }
 
 // affords reports whether reading may go on that has cost so much already.
 func (t *Table) affords(s *Space, cost time.Duration) bool {
-	return t.accountOf(s).credit > cost && t.all.credit > cost && (t.Room == nil || t.Room())
+	return t.accountOf(s).credit.Has() > cost && t.all.Has() > cost && (t.Room == nil || t.Room())
 }
 
 // pay takes the cost of a reading.
 func (t *Table) pay(s *Space, cost time.Duration) {
-	t.accountOf(s).credit -= cost
-	t.all.credit -= cost
+	t.accountOf(s).credit.Spend(cost)
+	t.all.Spend(cost)
 }

@@ -202,9 +202,9 @@ func (t *Table) readAgain(s *Space, begin time.Time, lines int, different bool) 
 	}
 	cost := charge(end.Sub(begin), lines)
 	t.pay(s, cost)
-	s.credit = min(s.credit+begin.Sub(s.credited)/rereadShare, mostReread) - cost
-	s.credited = begin
-	s.reread = end.Add(max(s.backoff, -s.credit*rereadShare))
+	s.rereads.Left(begin)
+	s.rereads.Spend(cost)
+	s.reread = end.Add(max(s.backoff, s.rereads.Wait()))
 }
 
 // charge is what a read of that many lines counts for that took so long.

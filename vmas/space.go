@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"unspool/vmas/credit"
 )
 
 // Space is the address space of one process: its executable mappings and the names of its threads. A Space
@@ -37,15 +39,14 @@ type Space struct {
 	missing           bool // the last sweep did not find it
 	denied            bool // its maps could not be read for want of permission
 
-	told     uint32        // the part of the recording that has all that is known: see Table.Tell
-	uid      uint32        // whose process it is, if it is owned
-	owned    bool          // uid is known
-	reread   time.Time     // the earliest time of the next re-read
-	credit   time.Duration // for re-reads, at the time of the last one
-	credited time.Time
-	backoff  time.Duration // how long to wait after re-reads that found nothing new
-	doubted  bool          // records were lost since it was last read
-	limit    int           // number of mappings at which stale ones are looked for
+	told    uint32        // the part of the recording that has all that is known: see Table.Tell
+	uid     uint32        // whose process it is, if it is owned
+	owned   bool          // uid is known
+	reread  time.Time     // the earliest time of the next re-read
+	rereads credit.Credit // of time for re-reads
+	backoff time.Duration // how long to wait after re-reads that found nothing new
+	doubted bool          // records were lost since it was last read
+	limit   int           // number of mappings at which stale ones are looked for
 }
 
 // Thread is a thread and its name.

@@ -3,6 +3,7 @@ package vmas
 import (
 	"time"
 
+	"unspool/vmas/credit"
 	"unspool/vmas/process"
 )
 
@@ -32,7 +33,7 @@ type Table struct {
 	toCome   map[uint32]uint64 // by PID: see ToCome
 	losses   uint64
 	accounts map[uint32]*account // by user
-	all      account
+	all      credit.Credit
 	part     uint32 // see Restate
 
 	proc proc
@@ -60,7 +61,7 @@ func NewTableOf(texts process.Texts, forget func(*File)) *Table {
 		unread:    unreads{of: make(map[uint32]*unread)},
 		toCome:    make(map[uint32]uint64),
 		accounts:  make(map[uint32]*account),
-		all:       account{credit: mostAllCredit},
+		all:       credit.New(allShare, mostAllCredit),
 		part:      1,
 		proc:      proc{texts: texts},
 		now:       time.Now,
@@ -347,7 +348,8 @@ func (t *Table) add(pid uint32) *Space {
 		t.forgetOldest()
 	}
 	t.born++
-	s := &Space{PID: pid, id: t.born, layout: &layout{refs: 1}, limit: minLimit}
+	s := &Space{PID: pid, id: t.born, layout: &layout{refs: 1}, limit: minLimit,
+		rereads: credit.New(rereadShare, mostReread)}
 	t.spaces[pid] = s
 	t.append(s)
 	t.ended.remove(pid)

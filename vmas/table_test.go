@@ -327,7 +327,7 @@ func TestRereadsThatTakeLong(t *testing.T) {
 					t.Error("a read that took long keeps the next one from being made")
 				}
 			}
-			for tab.Space(5).credit > 0 {
+			for tab.Space(5).rereads.Has() > 0 {
 				refresh()
 			}
 			const reads = 20

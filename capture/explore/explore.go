@@ -196,8 +196,8 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// patience is how long Serve waits at its end for pages that are being made.
-const patience = time.Second
+// lastPages is how long Serve waits at its end for pages that are being made.
+const lastPages = time.Second
 
 // listen serves until ctx is done, which also ends the requests under way.
 func listen(ctx context.Context, l net.Listener, ui messages, h http.Handler) error {
@@ -209,7 +209,7 @@ func listen(ctx context.Context, l net.Listener, ui messages, h http.Handler) er
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(ended)
-		wait, cancel := context.WithTimeout(context.Background(), patience)
+		wait, cancel := context.WithTimeout(context.Background(), lastPages)
 		defer cancel()
 		if s.Shutdown(wait) != nil {
 			s.Close()

@@ -55,8 +55,8 @@ func open(t testing.TB, file []byte) *reader {
 	return r
 }
 
-// patience is how long a reader may take to load a file before another one is started.
-const patience = time.Minute
+// loadTime is how long a reader may take to load a file before another one is started.
+const loadTime = time.Minute
 
 // serve starts the process that holds the file, which ends with the test, and waits until it has loaded it.
 // The reader's own way to start it gives up after half a second, however busy the machine is.
@@ -85,7 +85,7 @@ func (r *reader) tryToServe(path string) error {
 		c.Process.Kill()
 		<-ended
 	}
-	for late := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(loadTime); ; time.Sleep(50 * time.Millisecond) {
 		out, err := []byte("no socket"), error(nil)
 		// A session that is asked for before all its files are there is taken for a dead one and removed.
 		if r.has(session+".sock") && r.has(session+".json") {

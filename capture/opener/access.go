@@ -20,12 +20,12 @@ var (
 // Numbers is for [process.Texts].
 func (c *Client) Numbers(pid uint32) ([]uint32, error) { return c.numbers(&c.wait, pid) }
 
-func (c *Client) numbers(p *patience, pid uint32) ([]uint32, error) {
+func (c *Client) numbers(p *answerWait, pid uint32) ([]uint32, error) {
 	a, err := c.askWith(p, request{op: listNumbers, pid: pid}, nil)
 	return parseNumbers(a.bytes), err
 }
 
-// Patient reads processes for which no record waits: what they are waited for is not taken from the patience for those
+// Patient reads processes for which no record waits: what they are waited for is not taken from the credit of those
 // for which records do.
 func (c *Client) Patient() process.Texts { return patient{c} }
 
@@ -43,7 +43,7 @@ func (c *Client) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
 }
 
 // Aside reads processes for goroutines that do not drain the rings: what they wait for processes that hang is
-// not taken from the patience of the one that does.
+// not taken from the credit of the one that does.
 func (c *Client) Aside() process.Reader { return aside{c} }
 
 type aside struct{ *Client }
@@ -58,7 +58,7 @@ func (a aside) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
 	return a.readMemory(&a.rest, pid, buf, addr)
 }
 
-func (c *Client) readMemory(p *patience, pid uint32, buf []byte, addr uint64) (read int) {
+func (c *Client) readMemory(p *answerWait, pid uint32, buf []byte, addr uint64) (read int) {
 	for read < len(buf) {
 		piece := buf[read:min(len(buf), read+mostMemory)]
 		start := addr + uint64(read)

@@ -31,9 +31,9 @@ type Client struct {
 
 	mu   sync.Mutex
 	hung map[uint32]int // by PID, requests whose answers are overdue
-	wait patience       // of the goroutine that drains the rings, while records wait
-	idle patience       // of the same goroutine between two drains
-	rest patience       // of others
+	wait answerWait     // of the goroutine that drains the rings, while records wait
+	idle answerWait     // of the same goroutine between two drains
+	rest answerWait     // of others
 }
 
 // How many requests for files, and for texts and memory can be under way, those that hang included; and of these for
@@ -97,8 +97,7 @@ func (c *Client) PID() int { return c.cmd.Process.Pid }
 
 // newClient makes the lines to an opener. theirs are their other ends, in the order that the opener expects.
 func newClient() (c *Client, theirs []int, err error) {
-	now := time.Now()
-	c = &Client{hung: make(map[uint32]int), wait: newPatience(now), rest: newPatience(now), idle: newPatience(now)}
+	c = &Client{hung: make(map[uint32]int), wait: newAnswerWait(), rest: newAnswerWait(), idle: newAnswerWait()}
 	for _, kind := range []struct {
 		lines   **lines
 		n       int
@@ -226,12 +225,12 @@ func (ls *lines) fail(err error) error {
 	return fmt.Errorf("%w: %w", ErrEnded, err)
 }
 
-// askSoon asks for what is waited for only as long as patience allows. The process that it is about is not
+// askSoon asks for what is waited for only as long as its credit lasts. The process that it is about is not
 // asked again until the answer has come.
 func (c *Client) askSoon(r request) (answer, error) { return c.askWith(&c.wait, r, nil) }
 
-// askWith is askSoon for whoever has that patience. The bytes of the answer are in into if there is room.
-func (c *Client) askWith(p *patience, r request, into []byte) (answer, error) {
+// askWith is askSoon with another credit. The bytes of the answer are in into if there is room.
+func (c *Client) askWith(p *answerWait, r request, into []byte) (answer, error) {
 	limit, err := c.begin(p, r.pid)
 	if err != nil {
 		return answer{fd: -1}, err
@@ -252,7 +251,7 @@ func (c *Client) askWith(p *patience, r request, into []byte) (answer, error) {
 }
 
 // receive waits for an answer, or for a piece of it, and gives the line back unless more pieces follow.
-func (c *Client) receive(p *patience, pid uint32, l *line, in *incoming, limit time.Duration, piece bool) (answer,
+func (c *Client) receive(p *answerWait, pid uint32, l *line, in *incoming, limit time.Duration, piece bool) (answer,
 	error) {
 	in.piece = piece
 	a, err := l.receive(in, limit)
@@ -272,7 +271,7 @@ func (c *Client) receive(p *patience, pid uint32, l *line, in *incoming, limit t
 }
 
 // begin says how long the answer to a request about a process is waited for.
-func (c *Client) begin(p *patience, pid uint32) (limit time.Duration, err error) {
+func (c *Client) begin(p *answerWait, pid uint32) (limit time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if pid != 0 && c.hung[pid] > 0 {
@@ -282,7 +281,7 @@ func (c *Client) begin(p *patience, pid uint32) (limit time.Duration, err error)
 }
 
 // waited takes the time that was waited from the credit.
-func (c *Client) waited(p *patience, d time.Duration) {
+func (c *Client) waited(p *answerWait, d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.take(d)

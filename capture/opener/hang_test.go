@@ -78,14 +78,14 @@ func TestMemoryThatHangs(t *testing.T) {
 	t.Parallel()
 	pid, at, unlock := fusetest.Lock(t)
 	c := sealed(t)
-	credit := c.wait.credit
+	before := c.wait.credit.Has()
 	c.rest.one = 20 * time.Millisecond
 	buf := make([]byte, 8)
 	if n := c.Aside().ReadMemory(pid, buf, at); n != 0 {
 		t.Fatalf("%d bytes of memory that is locked", n)
 	}
-	if c.wait.credit != credit {
-		t.Errorf("%v of the patience for other reads are left of %v", c.wait.credit, credit)
+	if has := c.wait.credit.Has(); has != before {
+		t.Errorf("%v for other reads are left of %v", has, before)
 	}
 	c.wait.one = time.Minute
 	if _, err := c.askSoon(request{op: readMemory, pid: pid, start: at, end: at + 8}); !errors.Is(err,
@@ -139,14 +139,14 @@ func TestFileThatHangs(t *testing.T) {
 	}
 }
 
-func TestPatience(t *testing.T) {
+func TestAnswerWait(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
-	p := newPatience(now)
+	p := newAnswerWait()
 	for range 40 { // processes that hang, before the rings have to be drained
 		p.take(p.limit(now))
 	}
-	if l := p.limit(now); l != leastPatience {
+	if l := p.limit(now); l != leastWait {
 		t.Errorf("%v are waited without credit", l)
 	}
 	p.take(ordinary)
@@ -155,11 +155,11 @@ func TestPatience(t *testing.T) {
 		t.Errorf("%v are waited after 200 ms", l)
 	}
 	now = now.Add(time.Hour)
-	if l := p.limit(now); l != patienceForOne {
+	if l := p.limit(now); l != mostForOne {
 		t.Errorf("%v are waited after an hour", l)
 	}
 	p.take(time.Minute)
-	if l := p.limit(now); l != leastPatience {
+	if l := p.limit(now); l != leastWait {
 		t.Errorf("%v are waited after a minute's wait", l)
 	}
 }
@@ -175,7 +175,7 @@ func TestAnswerOfALine(t *testing.T) {
 		{"without the scheduler", soon / 4, time.Minute, true},
 		{"with it", 10 * soon, time.Minute, true},
 		{"after a round", roundTime + 10*soon, time.Minute, true},
-		{"late", 0, leastPatience, false},
+		{"late", 0, leastWait, false},
 		{"late for little time", 0, soon / 4, false},
 	} {
 		l, theirs, err := newLine(true)

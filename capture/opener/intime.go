@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"unspool/vmas/credit"
 )
 
 // An inTime asks for files for a process that looks names up. Each answer is waited for only for a while, and
@@ -12,10 +14,10 @@ import (
 type inTime struct {
 	client *Client
 
-	mu   sync.Mutex
-	stop <-chan struct{} // ends all waiting
-	hung map[string]bool // by path, places that owe an answer
-	left time.Duration   // for which servers are waited for, in all
+	mu     sync.Mutex
+	stop   <-chan struct{} // ends all waiting
+	hung   map[string]bool // by path, places that owe an answer
+	credit credit.Credit   // of time for which servers are waited for
 }
 
 // A place is where files are that hang together.
@@ -28,8 +30,9 @@ const (
 	// mostForAnswer is how long one answer of a server is waited for: to open a file, or to read mostMemory
 	// bytes of it.
 	mostForAnswer = 2 * time.Second
-	// mostForAnswers is the same for all together, without those that come at once.
+	// mostForAnswers is the same for all together, without those that come at once, and serverShare of the time.
 	mostForAnswers = 2 * time.Minute
+	serverShare    = 8
 	atOnce         = 20 * time.Millisecond
 	// mostForDisk is for all other answers: a disk that stands still takes some seconds.
 	mostForDisk = 15 * time.Second
@@ -42,7 +45,7 @@ var (
 )
 
 func newInTime(c *Client) inTime {
-	return inTime{client: c, hung: make(map[string]bool), left: mostForAnswers}
+	return inTime{client: c, hung: make(map[string]bool), credit: credit.New(serverShare, mostForAnswers)}
 }
 
 // Until ends all waiting when stop is closed.
@@ -120,17 +123,19 @@ func (t *inTime) begin(at place) (limit time.Duration, stop <-chan struct{}, err
 		return 0, nil, errUnanswered
 	case !at.served:
 		return mostForDisk, t.stop, nil
-	case t.left <= 0:
+	}
+	left := t.credit.Left(time.Now())
+	if left <= 0 {
 		return 0, nil, errSlow
 	}
-	return min(mostForAnswer, t.left), t.stop, nil
+	return min(mostForAnswer, left), t.stop, nil
 }
 
 func (t *inTime) waited(at place, d time.Duration) {
 	if at.served && d > atOnce {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.left -= d
+		t.credit.Spend(d)
 	}
 }
 

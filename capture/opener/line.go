@@ -29,7 +29,7 @@ type line struct {
 
 // roundTime is how long a bounded line waits before the time is looked at again. It is less than what most
 // answers are waited for, so that these take no other system call to bound that.
-const roundTime = patienceForOne * 3 / 4
+const roundTime = mostForOne * 3 / 4
 
 // soon is how long whoever waits for a bounded time does so without Go's monitor thread, which an ordinary
 // system call wakes: most answers come by then.

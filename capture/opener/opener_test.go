@@ -19,11 +19,12 @@ import (
 
 	"unspool/capture/output"
 	"unspool/testdata/lane"
+	"unspool/vmas/credit"
 	"unspool/vmas/process"
 )
 
-// long is a patience for openers that wait for a CPU, as on a busy machine.
-var long = patience{credit: time.Hour, one: time.Minute}
+// long waits for openers that wait for a CPU, as on a busy machine.
+var long = answerWait{credit.New(1, time.Hour), time.Minute}
 
 func startOpener(t *testing.T) *Client {
 	t.Helper()

@@ -12,14 +12,14 @@ import (
 // A text is what the opener reads of a process, received a piece at a time: it reads little more than what was
 // received. Pieces are waited for as other answers are.
 type text struct {
-	client   *Client
-	patience *patience
-	pid      uint32
-	path     string
-	line     *line // nil when nothing more is to come
-	buf      []byte
-	piece    []byte // what is not read yet of buf
-	err      error  // of what follows the piece
+	client *Client
+	wait   *answerWait
+	pid    uint32
+	path   string
+	line   *line // nil when nothing more is to come
+	buf    []byte
+	piece  []byte // what is not read yet of buf
+	err    error  // of what follows the piece
 }
 
 // Text is for [process.Texts].
@@ -27,8 +27,8 @@ func (c *Client) Text(pid, tid uint32, name process.Text, most int) (io.ReadClos
 	return c.text(&c.wait, pid, tid, name, most)
 }
 
-func (c *Client) text(p *patience, pid, tid uint32, name process.Text, most int) (io.ReadCloser, error) {
-	t := &text{client: c, patience: p, pid: pid, path: fmt.Sprintf("/proc/%d/task/%d/%v", pid, tid, name)}
+func (c *Client) text(p *answerWait, pid, tid uint32, name process.Text, most int) (io.ReadCloser, error) {
+	t := &text{client: c, wait: p, pid: pid, path: fmt.Sprintf("/proc/%d/task/%d/%v", pid, tid, name)}
 	r := request{op: readText, pid: pid, tid: tid, start: uint64(name), end: uint64(max(most, 0))}
 	limit, err := c.begin(p, pid)
 	if err == nil {
@@ -52,7 +52,7 @@ func (c *Client) text(p *patience, pid, tid uint32, name process.Text, most int)
 // receive receives the next piece.
 func (t *text) receive(limit time.Duration) {
 	in := &incoming{all: t.buf[:0]}
-	a, err := t.client.receive(t.patience, t.pid, t.line, in, limit, true)
+	a, err := t.client.receive(t.wait, t.pid, t.line, in, limit, true)
 	if err == nil {
 		err = a.err()
 	}
@@ -70,7 +70,7 @@ func (t *text) receive(limit time.Duration) {
 
 func (t *text) Read(b []byte) (int, error) {
 	for len(t.piece) == 0 && t.err == nil {
-		limit, err := t.client.begin(t.patience, 0)
+		limit, err := t.client.begin(t.wait, 0)
 		if err != nil {
 			return 0, err
 		}

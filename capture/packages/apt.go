@@ -274,7 +274,7 @@ func (s *System) lists(part string) (paths []string) {
 // not have, apt installs none. Packages of the main archive stay.
 func (s *System) known(names []string, suite string) []string {
 	found := make(map[string]bool)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(mostTime)
 	lists := s.lists(listOf(suite))
 	for _, path := range lists {
 		if !strings.HasSuffix(path, "_Packages") {

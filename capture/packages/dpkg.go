@@ -16,7 +16,7 @@ import (
 const (
 	maxList   = 32 << 20 // bytes of one list of files
 	maxStatus = 64 << 20
-	patience  = time.Second
+	mostTime  = time.Second
 )
 
 // owners finds the packages of files by dpkg's lists of files: a folder with one for each package, named
@@ -34,7 +34,7 @@ func owners(folder string, paths []string) []string {
 			wanted[line] = append(wanted[line], i)
 		}
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(mostTime)
 	for _, entry := range lists {
 		name, ok := strings.CutSuffix(entry.Name(), ".list")
 		if !ok {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/perfring"
+	"unspool/vmas/credit"
 	"unspool/vmas/process"
 )
 
@@ -22,7 +23,7 @@ type reader struct {
 	sample  perfring.Sample
 	threads runtimes
 	memory  memories
-	share   Share
+	credit  credit.Credit
 	own     *delays // nil for a thread that goes before all others of its CPU
 	buf     [compared]byte
 }
@@ -37,9 +38,10 @@ const (
 
 	// compared is how much of the copy's beginning, and of its end, is compared with what the process has.
 	compared = 4 << 10
-	// For a sixth of the time, threads may be kept from a CPU by reading, as at very high rates.
-	part  = 6
-	slack = uint64(100 * time.Millisecond)
+	// For a sixth of the time, threads may be kept from a CPU by reading, as at very high rates, and for mostTime at
+	// once.
+	part     = 6
+	mostTime = 16 * time.Millisecond
 )
 
 // Start begins to read the stacks of the samples in a ring, for the thread tid of this process gets a signal
@@ -64,7 +66,7 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine, as it is bound to a CPU
 		r := &reader{ring: own, shared: memory, cut: cut, threads: newRuntimes(),
-			memory: newMemories(), share: Share{Part: part, Slack: slack}}
+			memory: newMemories(), credit: credit.New(part, mostTime)}
 		tid, err := r.bind(ring.CPU)
 		if begun <- (result{tid, err}); err == nil {
 			r.run()
@@ -154,14 +156,15 @@ func (r *reader) run() {
 			r.shared.words[begun].Store(0)
 		}
 		now := perfring.Now()
-		r.share.Spend(began, now-began+priceOfWaking)
+		r.credit.Left(credit.At(began))
+		r.credit.Spend(time.Duration(now - began + priceOfWaking))
 		if woken++; woken%64 == 0 {
 			if unix.Getppid() != parent {
 				unix.Exit(0) // others may not get a CPU to say so
 			}
 			r.memory.closeEnded(false)
 		}
-		for r.share.IsSpent(now) {
+		for !r.credit.Allows(credit.At(now)) {
 			pause := unix.NsecToTimespec(int64(time.Millisecond))
 			_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
 			now = perfring.Now()
@@ -218,7 +221,7 @@ func (r *reader) read(s *perfring.Sample) {
 	copyEnd := base + s.DynSize
 	known := r.shared.shape(s.TID)
 	wished := known.wishesFor(base)
-	if known.isIn(copyEnd) && known.growth.Return == 0 && wished == 0 || r.share.IsSpent(s.Time) {
+	if known.isIn(copyEnd) && known.growth.Return == 0 && wished == 0 || !r.credit.Allows(credit.At(s.Time)) {
 		return
 	}
 	if isLate(s, perfring.Now()) {

@@ -164,26 +164,3 @@ func TestThreads(t *testing.T) {
 		}
 	}
 }
-
-// TestShareOfTime reads all the time, and then again after a pause.
-func TestShareOfTime(t *testing.T) {
-	s := Share{Part: part, Slack: slack}
-	spent, now := uint64(0), uint64(1e12)
-	read := func(until uint64) {
-		for ; now < until; now += 10_000 {
-			if !s.IsSpent(now) {
-				s.Spend(now, 50_000)
-				spent, now = spent+50_000, now+50_000
-			}
-		}
-	}
-	read(1e12 + 1e9)
-	if most := (1e9 + slack) / part; spent > most+50_000 || spent < most*9/10 {
-		t.Errorf("%d ns of a second, at most %d", spent, most)
-	}
-	spent, now = 0, now+1e9
-	read(now + 10_000_000)
-	if spent < 8_000_000 {
-		t.Errorf("%d of 10 ms after a pause", spent)
-	}
-}

@@ -38,12 +38,12 @@ func noProcesses(t *testing.T) string {
 	return t.TempDir()
 }
 
-// mostTurns is how many turns questions may wait in all. A file has patienceForOne, which are a few turns; if each of a
+// mostTurns is how many turns questions may wait in all. A file has mostForOne, which are a few turns; if each of a
 // hundred questions waited, there would be a hundred.
 const mostTurns = 50
 
 // TestFileThatHangs looks up rules of a file whose server does not answer when it is opened or read. Look-ups
-// wait no longer than patience allows; the file is reported once; it has rules as soon as it is read.
+// wait no longer than is allowed; the file is reported once; it has rules as soon as it is read.
 func TestFileThatHangs(t *testing.T) {
 	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestFilesAheadOfAWait(t *testing.T) {
 	if im := s.Lookup(1, at(1)); im == nil || im.err != errLate || at(1).File.Image != hanging {
 		t.Fatalf("%v of a file that hangs", im)
 	}
-	if openAt == 0 || openAt == looks || looks < int(patienceForOne/shortLived)/2 {
+	if openAt == 0 || openAt == looks || looks < int(mostForOne/shortLived)/2 {
 		t.Errorf("the other file was open at look %d of %d", openAt, looks)
 	}
 	server.Be(t, fusetest.Answer)

@@ -87,7 +87,7 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 	}
 	r, holds := rule.Unreadable, extent{} // for i386 code: frames of x86-64 do not return to it
 	if im.arch == rule.AMD64 || im.arch == nil {
-		began, ok := im.store.thrift.begin()
+		began, ok := im.store.rules.begin()
 		if !ok {
 			im.spares()
 			return rule.Unreadable
@@ -95,7 +95,7 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 		im.refresh()
 		im.survey.missing = false
 		r, holds = im.compile(m, pc)
-		im.store.thrift.end(began)
+		im.store.rules.end(began)
 		if im.misses() || im.survey.missing || im.err != nil {
 			return rule.Unreadable
 		}
@@ -369,7 +369,7 @@ func (im *Image) Parse() error {
 }
 
 // isRead reports whether the tables are there, or the reason why they cannot be. It has them read otherwise, and
-// waits for them as long as the store's patience allows.
+// waits for them as long as that is allowed.
 func (im *Image) isRead() bool {
 	if im.tables != nil || im.err != nil {
 		return true

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"unspool/vmas"
+	"unspool/vmas/credit"
 	"unspool/vmas/process"
 )
 
@@ -153,19 +154,19 @@ func TestAbandonedResults(t *testing.T) {
 	}
 }
 
-// TestPatience waits for what never comes: no longer than patienceForOne for each file, and than the credit
+// TestWaiting waits for what never comes: no longer than mostForOne for each file, and than the credit
 // for all. The clock is that of the test: time for which nobody has a CPU does not count as waiting.
-func TestPatience(t *testing.T) { synctest.Test(t, testPatience) }
+func TestWaiting(t *testing.T) { synctest.Test(t, testWaiting) }
 
-func testPatience(t *testing.T) {
+func testWaiting(t *testing.T) {
 	never, done := make(chan struct{}), make(chan struct{})
 	close(done)
-	p := newPatience(&Config{Hurried: true}, nil)
+	w := newFileWait(&Config{Hurried: true}, nil)
 	began := time.Now()
 	for range 100 {
 		var late lateness
 		for range 10 {
-			if p.wait(never, &late) {
+			if w.wait(never, &late) {
 				t.Fatal("what never comes has come")
 			}
 		}
@@ -174,7 +175,7 @@ func testPatience(t *testing.T) {
 		t.Errorf("waited %v for 100 files, with a credit of %v", took, mostCredit)
 	}
 	stop := make(chan struct{})
-	endless := newPatience(&Config{Stop: stop}, nil)
+	endless := newFileWait(&Config{Stop: stop}, nil)
 	if !endless.wait(done, new(lateness)) {
 		t.Error("what is there was not seen")
 	}
@@ -184,8 +185,8 @@ func testPatience(t *testing.T) {
 	}
 }
 
-// TestPatienceWithRoom waits for files that come late: they are there as long as the rings have room.
-func TestPatienceWithRoom(t *testing.T) {
+// TestWaitingWithRoom waits for files that come late: they are there as long as the rings have room.
+func TestWaitingWithRoom(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files int
@@ -206,15 +207,15 @@ func TestPatienceWithRoom(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPatience(&Config{Hurried: true}, func() bool { return c.room })
+				w := newFileWait(&Config{Hurried: true}, func() bool { return c.room })
 				if !strings.Contains(c.name, "beginning") {
-					p.credit = mostWithRoom
+					w.credit = credit.New(waitShare, mostWithRoom)
 				}
 				inTime := 0
 				for range c.files {
 					done := make(chan struct{})
 					time.AfterFunc(c.comes, func() { close(done) })
-					if p.wait(done, new(lateness)) {
+					if w.wait(done, new(lateness)) {
 						inTime++
 					}
 				}
@@ -285,7 +286,7 @@ func TestBuildIDsOfManyFiles(t *testing.T) {
 			s.Open(1, m)
 			s.BuildID(1, m)
 		}
-		if took, most := time.Since(began), mostForIDs+patienceForOne; took > most {
+		if took, most := time.Since(began), mostForIDs+mostForOne; took > most {
 			t.Errorf("%d files took %v, more than %v", n, took, most)
 		}
 		time.Sleep(time.Minute)
@@ -317,24 +318,25 @@ func TestBuildIDBesideAFileThatHangs(t *testing.T) {
 	})
 }
 
-// TestPatienceInParts: a file that never comes has been waited for as long as one may be, however little
+// TestWaitingInParts: a file that never comes has been waited for as long as one may be, however little
 // credit other files have left for it each time, so that it is reported.
-func TestPatienceInParts(t *testing.T) {
+func TestWaitingInParts(t *testing.T) {
 	for _, room := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPatience(&Config{Hurried: true}, func() bool { return room })
-			p.credit = mostWithRoom - mostCredit + 29500*time.Microsecond
+			w := newFileWait(&Config{Hurried: true}, func() bool { return room })
+			w.credit = credit.New(waitShare, mostWithRoom)
+			w.credit.Spend(mostCredit - 29500*time.Microsecond)
 			if room {
-				p.credit = 29500 * time.Microsecond
+				w.credit.Spend(mostWithRoom - mostCredit)
 			}
 			var late lateness
 			for range 100 {
-				if p.wait(make(chan struct{}), &late) {
+				if w.wait(make(chan struct{}), &late) {
 					t.Fatal("what never comes has come")
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
-			if late.waited < patienceForOne {
+			if late.waited < mostForOne {
 				t.Errorf("with room %v, it was waited for %v", room, late.waited)
 			}
 		})

@@ -37,14 +37,14 @@ func (im *Image) KeptRow(arch *rule.Arch, m *vmas.Mapping, pc uint64) (kind rule
 		// this mode is not in one of its functions.
 		return rule.Unreadable, nil
 	}
-	began, ok := im.store.thrift.begin()
+	began, ok := im.store.rules.begin()
 	if !ok {
 		im.spares()
 		return rule.Unreadable, nil
 	}
 	im.refresh()
 	im.readRow(arch, m, pc, k)
-	im.store.thrift.end(began)
+	im.store.rules.end(began)
 	if im.misses() || im.err != nil {
 		return rule.Unreadable, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
+	"unspool/vmas/credit"
 	"unspool/vmas/process"
 )
 
@@ -22,10 +23,10 @@ type Store struct {
 	find finder
 
 	reader    reader
-	patience  patience
-	ids       account  // of time to wait for build IDs
-	surveying patience // for surveys
-	thrift    thrift
+	files     fileWait      // for files and their tables
+	ids       credit.Credit // of time to wait for build IDs
+	surveying fileWait      // for surveys
+	rules     ruleTime
 	surveyors map[uint32]*surveyor // by user of the processes
 	tables    *quota               // of memory, for tables
 	code      *quota               // of memory, for code
@@ -96,10 +97,10 @@ func New(c Config) *Store {
 	s := &Store{
 		tell:      c.Listener,
 		find:      finder{access: c.Processes, offline: c.Offline},
-		patience:  newPatience(&c, c.Room),
-		surveying: newPatience(&c, c.SomeRoom),
-		ids:       account{credit: mostForIDs, at: time.Now()},
-		thrift:    newThrift(c.Hurried),
+		files:     newFileWait(&c, c.Room),
+		surveying: newFileWait(&c, c.SomeRoom),
+		ids:       credit.New(shareForIDs, mostForIDs),
+		rules:     newRuleTime(c.Hurried),
 		tables:    newQuota(maxOfAll),
 		code:      newQuota(maxOfCode),
 		byKey:     make(map[string]*Image),
@@ -279,17 +280,17 @@ func (s *Store) BuildID(pid uint32, m *vmas.Mapping) []byte {
 
 // identify looks at the file behind a mapping if it is open, or may be waited for.
 func (s *Store) identify(pid uint32, m *vmas.Mapping, o *opening) {
-	if !s.patience.limited || o.isDone() {
+	if !s.files.limited || o.isDone() {
 		s.Lookup(pid, m)
 		return
 	}
-	s.ids.grow(time.Now(), shareForIDs, mostForIDs)
-	if s.ids.credit <= 0 || !o.sent {
+	left := s.ids.Left(time.Now())
+	if left <= 0 || !o.sent {
 		return
 	}
 	s.reader.prefer(&o.job)
-	took, came := s.patience.take(o.done, min(s.ids.credit, s.patience.turn()))
-	s.ids.credit -= took
+	took, came := s.files.take(o.done, min(left, s.files.turn()))
+	s.ids.Spend(took)
 	if came {
 		s.Lookup(pid, m)
 	} else {
@@ -405,21 +406,21 @@ func (s *Store) again(src *source) *os.File {
 // opened, its tables, or a piece of its code.
 func (s *Store) Arrivals() uint64 { return s.arrivals }
 
-// await reports whether a job is done, after waiting for it as long as patience allows. The job reads the file
+// await reports whether a job is done, after waiting for it as long as that is allowed. The job reads the file
 // at path, which is reported once if it does not come.
 func (s *Store) await(j *job, path string, late *lateness) bool {
-	return s.awaitWith(&s.patience, j, path, late)
+	return s.awaitWith(&s.files, j, path, late)
 }
 
-func (s *Store) awaitWith(p *patience, j *job, path string, late *lateness) bool {
+func (s *Store) awaitWith(w *fileWait, j *job, path string, late *lateness) bool {
 	if j.isDone() {
 		return true
 	}
 	err := error(nil)
 	sent := j.sent || s.reader.submit(j)
 	s.reader.prefer(j)
-	came := sent && p.wait(j.done, late)
-	s.thrift.goOn() // what the thread did meanwhile, which may be the job itself, is not charged
+	came := sent && w.wait(j.done, late)
+	s.rules.goOn() // what the thread did meanwhile, which may be the job itself, is not charged
 	switch {
 	case came:
 		return true
@@ -427,10 +428,10 @@ func (s *Store) awaitWith(p *patience, j *job, path string, late *lateness) bool
 		err = fmt.Errorf("%s: not read: too many files are waiting for a file system that does not answer", path)
 	default:
 		s.reader.relieve()
-		if late.waited < patienceForOne {
+		if late.waited < mostForOne {
 			return false
 		}
-		err = fmt.Errorf("%s: not read within %v; samples are unwound without it until then", path, patienceForOne)
+		err = fmt.Errorf("%s: not read within %v; samples are unwound without it until then", path, mostForOne)
 	}
 	if !late.told {
 		late.told = true

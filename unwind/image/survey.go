@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"unspool/unwind/asm"
+	"unspool/vmas/credit"
 )
 
 // Rules for code that CFI does not cover need a survey of all the code of the file, once. That takes up to
@@ -36,7 +37,7 @@ type surveyed struct {
 // libraries at first, and a part of the time; also those of files that are not mapped any more when they are
 // made.
 type surveyor struct {
-	account
+	credit  credit.Credit
 	running []*surveyRunning
 }
 
@@ -58,7 +59,7 @@ func (u *surveyor) settle(now time.Time) {
 		if !r.isDone() {
 			return now.Sub(r.began) > surveyHangs
 		}
-		u.credit -= r.result.cpu
+		u.credit.Spend(r.result.cpu)
 		return true
 	})
 }
@@ -73,9 +74,9 @@ func (im *Image) surveyed() *asm.Survey {
 	if v.making == nil {
 		now := time.Now()
 		user.settle(now)
-		user.grow(now, surveyShare, mostSurveys)
-		if s.thrift.limited && (user.credit <= 0 || len(user.running) >= surveysAtOnce) {
-			if user.credit <= 0 {
+		isSpent := !user.credit.Allows(now)
+		if s.rules.limited && (isSpent || len(user.running) >= surveysAtOnce) {
+			if isSpent {
 				im.spares()
 			}
 			v.missing = true
@@ -119,7 +120,7 @@ func (s *Store) surveyorOf(of *source) *surveyor {
 		if len(s.surveyors) >= users {
 			clear(s.surveyors)
 		}
-		u = &surveyor{account: account{credit: mostSurveys, at: time.Now()}}
+		u = &surveyor{credit: credit.New(surveyShare, mostSurveys)}
 		s.surveyors[uid] = u
 	}
 	return u

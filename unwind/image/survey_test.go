@@ -111,7 +111,7 @@ func TestSurveyIsNotWaitedFor(t *testing.T) {
 	ask := func(at uint64) rule.Rule { return im.Rule(m, holeBase+at) }
 	server.Be(t, fusetest.HangRead)
 	waits := 0
-	s.patience.waits = func() { waits++ }
+	s.files.waits = func() { waits++ }
 	for range 100 {
 		if r := ask(bare + 4); r != rule.Unreadable {
 			t.Fatalf("%v before the survey", r)
@@ -131,7 +131,7 @@ func TestSurveyIsNotWaitedFor(t *testing.T) {
 	if r := untilReadable(func() rule.Rule { return ask(bare + 4) }); r != rule.GuessSP.With(2, 0) {
 		t.Errorf("%v after the survey", r)
 	}
-	if s.surveyorOf(im.source).credit >= mostSurveys {
+	if s.surveyorOf(im.source).credit.Has() >= mostSurveys {
 		t.Error("the survey costs nothing")
 	}
 }
@@ -152,7 +152,7 @@ func TestSurveysOfAUser(t *testing.T) {
 		*failed = nil
 		ask := func() rule.Rule { return im.Rule(m, holeBase+bare+4) }
 		own, other := s.surveyorOf(im.source), s.surveyorOf(&source{file: &descriptor{uid: 12345}})
-		own.credit, own.at = -time.Hour, time.Now()
+		own.credit.Spend(time.Hour)
 		if r := ask(); hurried != (r == rule.Unreadable) {
 			t.Errorf("hurried %v: %v", hurried, r)
 		}
@@ -160,10 +160,10 @@ func TestSurveysOfAUser(t *testing.T) {
 		if told := len(*failed); told > 1 || hurried != (told == 1) {
 			t.Errorf("hurried %v: %q", hurried, *failed)
 		}
-		if other.credit != mostSurveys {
-			t.Errorf("another user has %v", other.credit)
+		if other.credit.Has() != mostSurveys {
+			t.Errorf("another user has %v", other.credit.Has())
 		}
-		own.credit = mostSurveys
+		own.credit.Add(time.Hour)
 		if r := untilReadable(ask); r != rule.GuessSP.With(2, 0) {
 			t.Errorf("with credit: %v", r)
 		}
@@ -178,8 +178,8 @@ func TestSurveysThatAreGivenUp(t *testing.T) {
 	for n := range 10 {
 		m, im := mapHole(t, s, path)
 		user := s.surveyorOf(im.source)
-		user.credit = min(user.credit, time.Millisecond)
-		s.surveying.credit = -time.Hour // nothing is waited for
+		user.credit.Spend(max(0, user.credit.Has()-time.Millisecond))
+		s.surveying.credit.Spend(time.Hour) // nothing is waited for
 		im.Rule(m, holeBase+bare+4)
 		if begun := im.survey.making != nil; begun != (n == 0) {
 			t.Fatalf("survey %d is made: %v", n, begun)

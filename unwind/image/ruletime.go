@@ -6,34 +6,36 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/credit"
 )
 
-// A thrift bounds the time that is spent on finding rules for new PCs: a few microseconds each for ordinary
+// A ruleTime bounds the time that is spent on finding rules for new PCs: a few microseconds each for ordinary
 // programs, but without limit for tables and code that are made to take long. So the goroutine that walks has
-// a credit of time for each process, which grows with time, and one for all processes together, small enough
-// that the rings do not overflow meanwhile. It is charged with CPU time: on a busy machine, waiting for a CPU
-// is not the process's fault.
-type thrift struct {
+// a credit for each process, and one for all processes together, small enough that the rings do not overflow
+// meanwhile. They are charged with CPU time: on a busy machine, waiting for a CPU is not the process's fault.
+type ruleTime struct {
 	limited bool
-	account *account // of the process whose stack is walked
-	byPID   [256]account
-	all     account
+	process *processTime // the process whose stack is walked
+	byPID   [256]processTime
+	all     credit.Credit
 	cpu     time.Duration // of the thread, when it was read last
 	cpuAt   time.Time     // and when that was
 }
 
-// An account is a credit of time, and the time at which it was last updated.
-type account struct {
+// A processTime is what may be spent for a process.
+type processTime struct {
 	pid    uint32
-	credit time.Duration
-	at     time.Time
+	known  bool
+	credit credit.Credit
 }
 
 const (
-	thriftShare    = 4 // a process's credit grows by this part of the time
-	mostThrift     = 50 * time.Millisecond
-	thriftShareAll = 2 // the credit of all grows by this part
-	mostThriftAll  = 150 * time.Millisecond
+	ruleShare    = 4 // rules for one process take one in so many of the time
+	mostRuleTime = 50 * time.Millisecond
+	// The same for all processes together.
+	ruleShareOfAll    = 2
+	mostRuleTimeOfAll = 150 * time.Millisecond
 	// Times below brief are charged as they are: a thread that waits for a CPU waits longer than that, and
 	// reading the CPU time of a thread takes as long as finding a rule.
 	brief = 100 * time.Microsecond
@@ -42,41 +44,34 @@ const (
 	freshCPU = time.Millisecond
 )
 
-func newThrift(limited bool) thrift {
-	return thrift{limited: limited, all: account{credit: mostThriftAll, at: time.Now()}}
+func newRuleTime(limited bool) ruleTime {
+	return ruleTime{limited: limited, all: credit.New(ruleShareOfAll, mostRuleTimeOfAll)}
 }
 
 // use makes a process the one that is charged.
-func (t *thrift) use(pid uint32) {
-	a := &t.byPID[pid%uint32(len(t.byPID))]
-	if a.pid != pid || a.at.IsZero() {
-		*a = account{pid: pid, credit: mostThrift, at: time.Now()}
+func (t *ruleTime) use(pid uint32) {
+	p := &t.byPID[pid%uint32(len(t.byPID))]
+	if p.pid != pid || !p.known {
+		*p = processTime{pid, true, credit.New(ruleShare, mostRuleTime)}
 	}
-	t.account = a
-}
-
-// grow lets the credit grow by a part of the time, up to most.
-func (a *account) grow(now time.Time, share, most time.Duration) {
-	a.credit = min(a.credit+now.Sub(a.at)/share, most)
-	a.at = now
+	t.process = p
 }
 
 // begin reports whether a rule may be found now, and when that began: the zero time if nothing is charged.
-func (t *thrift) begin() (began time.Time, ok bool) {
-	if !t.limited || t.account == nil {
+func (t *ruleTime) begin() (began time.Time, ok bool) {
+	if !t.limited || t.process == nil {
 		return began, true
 	}
 	began = time.Now()
 	if began.Sub(t.cpuAt) > freshCPU {
 		t.spent(began)
 	}
-	t.account.grow(began, thriftShare, mostThrift)
-	t.all.grow(began, thriftShareAll, mostThriftAll)
-	return began, t.account.credit > 0 && t.all.credit > 0
+	own, all := t.process.credit.Allows(began), t.all.Allows(began)
+	return began, own && all
 }
 
 // end charges for a rule.
-func (t *thrift) end(began time.Time) {
+func (t *ruleTime) end(began time.Time) {
 	if began.IsZero() {
 		return
 	}
@@ -89,14 +84,14 @@ func (t *thrift) end(began time.Time) {
 }
 
 // spent is the CPU time of the thread since it was last asked for.
-func (t *thrift) spent(now time.Time) time.Duration {
+func (t *ruleTime) spent(now time.Time) time.Duration {
 	before := t.cpu
 	t.cpu, t.cpuAt = threadTime(), now
 	return t.cpu - before
 }
 
 // goOn notes that the thread has done something else since work began.
-func (t *thrift) goOn() {
+func (t *ruleTime) goOn() {
 	if t.limited {
 		t.spent(time.Now())
 	}
@@ -104,12 +99,12 @@ func (t *thrift) goOn() {
 
 // charge charges for CPU time. If that is negative or more than the time that has passed, the goroutine has
 // moved to another thread, and the time that has passed is charged.
-func (t *thrift) charge(cpu, passed time.Duration) {
+func (t *ruleTime) charge(cpu, passed time.Duration) {
 	if cpu < 0 || cpu > passed {
 		cpu = passed
 	}
-	t.account.credit -= cpu
-	t.all.credit -= cpu
+	t.process.credit.Spend(cpu)
+	t.all.Spend(cpu)
 }
 
 // threadTime is the CPU time of the calling thread. It is read by a raw system call, as Go's scheduler would
@@ -127,8 +122,8 @@ func threadTime() time.Duration {
 // Walks says whose stack is walked next, and adopts the debug files that have come late: rules that were
 // found without them are dropped.
 func (s *Store) Walks(pid uint32) {
-	if s.thrift.limited {
-		s.thrift.use(pid)
+	if s.rules.limited {
+		s.rules.use(pid)
 	}
 	if len(s.late) > 0 {
 		s.takeIn()
@@ -137,10 +132,10 @@ func (s *Store) Walks(pid uint32) {
 
 // Begin reports whether the process whose stack is walked has credit left for reading tables or code, and when
 // that began.
-func (s *Store) Begin() (began time.Time, ok bool) { return s.thrift.begin() }
+func (s *Store) Begin() (began time.Time, ok bool) { return s.rules.begin() }
 
 // End charges the process whose stack is walked for what was begun.
-func (s *Store) End(began time.Time) { s.thrift.end(began) }
+func (s *Store) End(began time.Time) { s.rules.end(began) }
 
 // spares notes that a rule of the image is not looked for, as that has taken too long already. The image is
 // reported once.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestHaste: what begins now and then is looked at soon; in a storm, few drains are early.
-func TestHaste(t *testing.T) {
+// TestEarlyDrains: what begins now and then is looked at soon; in a storm, few drains are early.
+func TestEarlyDrains(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		every, over time.Duration // how often something begins, and for how long
@@ -17,15 +17,15 @@ func TestHaste(t *testing.T) {
 		{"a program that begins its threads", 15 * time.Millisecond, 90 * time.Millisecond, 5, 6},
 		{"a storm", time.Millisecond, 10 * time.Second, 90, 120},
 	} {
-		var h haste
+		e := newEarlyDrains()
 		now := time.Unix(1000, 0)
 		due, early := now.Add(wakeEvery), 0
 		for end := now.Add(c.over); now.Before(end); now = now.Add(c.every) {
 			if !now.Before(due) {
 				due = now.Add(wakeEvery)
 			}
-			h.begun = true
-			if at := h.until(now, due); at.Before(due) {
+			e.begun = true
+			if at := e.until(now, due); at.Before(due) {
 				early++
 				due = at
 			}
@@ -34,9 +34,9 @@ func TestHaste(t *testing.T) {
 			t.Errorf("%s: %d early drains, want %d to %d", c.name, early, c.least, c.most)
 		}
 	}
-	var h haste
+	e := newEarlyDrains()
 	now := time.Unix(1000, 0)
-	h.begun = true
+	e.begun = true
 	for n := range 20 {
 		want := wakeEvery
 		switch {
@@ -45,17 +45,17 @@ func TestHaste(t *testing.T) {
 		case n <= moreDrains:
 			want = nextDrain
 		}
-		at := h.until(now, now.Add(wakeEvery))
+		at := e.until(now, now.Add(wakeEvery))
 		if at.Sub(now) != want {
 			t.Errorf("drain %d after a thread has begun is due after %v, want %v", n, at.Sub(now), want)
 		}
 		now = at
 	}
-	if at := h.until(now, now.Add(wakeEvery)); !at.Equal(now.Add(wakeEvery)) {
+	if at := e.until(now, now.Add(wakeEvery)); !at.Equal(now.Add(wakeEvery)) {
 		t.Errorf("nothing has begun, and the drain is due after %v", at.Sub(now))
 	}
-	h.begun = true
-	if at := h.until(now, now.Add(soonDrain/2)); at.Sub(now) != soonDrain/2 {
+	e.begun = true
+	if at := e.until(now, now.Add(soonDrain/2)); at.Sub(now) != soonDrain/2 {
 		t.Errorf("a drain that is due is put off to after %v", at.Sub(now))
 	}
 }

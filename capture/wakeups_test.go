@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A pace lets some wake-ups pass at once, and in a storm one in 20 ms, or in 5 ms while files are new.
-func TestPace(t *testing.T) {
+// Some wake-ups pass at once, and in a storm one in 20 ms, or in 5 ms while files are new.
+func TestWakeups(t *testing.T) {
 	const ms = time.Millisecond
-	p := newPace()
+	w := newWakeups()
 	now := time.Unix(1000, 0)
 	for _, c := range []struct {
 		name        string
@@ -28,11 +28,11 @@ func TestPace(t *testing.T) {
 	} {
 		passed, next := 0, now
 		for end := now.Add(c.over); now.Before(end); now = now.Add(c.every) {
-			if wait := p.due(now); wait > 0 {
+			if wait := w.due(now); wait > 0 {
 				now = now.Add(wait)
 			}
 			if passed++; c.newFile > 0 && !now.Before(next) {
-				p.foundNew(now)
+				w.foundNew(now)
 				next = now.Add(c.newFile)
 			}
 		}
@@ -42,11 +42,11 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceOfAFlood: wake-ups that find the rings crowded are followed by others soon, up to every 2 ms, and
-// then the pace becomes what it was.
-func TestPaceOfAFlood(t *testing.T) {
+// TestWakeupsOfAFlood: wake-ups that find the rings crowded are followed by others soon, up to every 2 ms, and
+// then as seldom as before.
+func TestWakeupsOfAFlood(t *testing.T) {
 	const ms = time.Millisecond
-	p, now := newPace(), time.Unix(1000, 0)
+	w, now := newWakeups(), time.Unix(1000, 0)
 	for _, c := range []struct {
 		name    string
 		crowded bool
@@ -57,25 +57,25 @@ func TestPaceOfAFlood(t *testing.T) {
 		{"it ends", false, []time.Duration{2 * ms, 4 * ms, 8 * ms, 16 * ms, 20 * ms, 20 * ms}},
 	} {
 		for i, want := range c.waits {
-			got := p.due(now)
+			got := w.due(now)
 			if now = now.Add(max(got, 2*ms)); got != want {
 				t.Errorf("%s: %d. wait of %v, want %v", c.name, i+1, got, want)
 			}
-			p.waited(c.crowded)
+			w.waited(c.crowded)
 		}
 	}
 }
 
-// TestPaceBesideDrains: however often drains have cut a wait short, the next one is no longer than others.
-func TestPaceBesideDrains(t *testing.T) {
-	p, now := newPace(), time.Unix(1000, 0)
-	for _, most := range []time.Duration{vainPrice, wakePrice} {
+// TestWakeupsBesideDrains: however often drains have cut a wait short, the next one is no longer than others.
+func TestWakeupsBesideDrains(t *testing.T) {
+	w, now := newWakeups(), time.Unix(1000, 0)
+	for _, most := range []time.Duration{knownPrice, wakePrice} {
 		for range 200 {
-			if wait := p.due(now); wait > most {
+			if wait := w.due(now); wait > most {
 				t.Fatalf("a wait of %v, more than %v", wait, most)
 			}
 			now = now.Add(time.Millisecond)
 		}
-		p.foundNew(now)
+		w.foundNew(now)
 	}
 }

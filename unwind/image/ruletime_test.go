@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// TestThrift: what one process costs is bounded, and what all of them do; others are not hurt before that.
+// TestRuleTime: what one process costs is bounded, and what all of them do; others are not hurt before that.
 // The clock stands still meanwhile, as credits grow with time, also with that for which the test has no CPU.
-func TestThrift(t *testing.T) { synctest.Test(t, testThrift) }
+func TestRuleTime(t *testing.T) { synctest.Test(t, testRuleTime) }
 
-func testThrift(t *testing.T) {
-	spend := func(th *thrift, pid uint32, each time.Duration) (n int) {
+func testRuleTime(t *testing.T) {
+	spend := func(th *ruleTime, pid uint32, each time.Duration) (n int) {
 		for th.use(pid); n < 1000; n++ {
 			if _, ok := th.begin(); !ok {
 				break
@@ -23,7 +23,7 @@ func testThrift(t *testing.T) {
 		}
 		return n
 	}
-	th := newThrift(true)
+	th := newRuleTime(true)
 	if n := spend(&th, 7, 2*time.Millisecond); n < 25 || n > 30 {
 		t.Errorf("a process had %d rules of 2 ms", n)
 	}
@@ -37,48 +37,46 @@ func testThrift(t *testing.T) {
 	if all < 20 || all > 60 {
 		t.Errorf("fifty others had %d", all)
 	}
-	th.use(7)
-	th.account.at, th.all.at = time.Now().Add(-time.Second), time.Now().Add(-time.Second)
+	time.Sleep(time.Second)
 	if n := spend(&th, 7, 2*time.Millisecond); n < 25 || n > 30 {
 		t.Errorf("a second later it had %d", n)
 	}
-	th.use(8)
-	th.account.at, th.all.at = time.Now().Add(-time.Second), time.Now().Add(-time.Second)
+	time.Sleep(time.Second)
 	if n := spend(&th, 8, 100*time.Millisecond); n != 1 {
 		t.Errorf("%d rules of 100 ms", n)
 	}
-	th.account.at = time.Now().Add(-200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
 	if n := spend(&th, 8, time.Millisecond); n != 0 {
 		t.Errorf("200 ms later there are %d more", n)
 	}
-	if th = newThrift(false); spend(&th, 7, time.Second) < 1000 {
+	if th = newRuleTime(false); spend(&th, 7, time.Second) < 1000 {
 		t.Error("a conversion is bounded")
 	}
 }
 
-// TestThriftChargesCPUTime: waiting for a CPU and sleeping cost nothing; if the goroutine has changed
+// TestRulesAreChargedCPUTime: waiting for a CPU and sleeping cost nothing; if the goroutine has changed
 // threads, the time that has passed is charged.
-func TestThriftChargesCPUTime(t *testing.T) {
+func TestRulesAreChargedCPUTime(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	th := newThrift(true)
+	th := newRuleTime(true)
 	th.use(7)
 	cpu := threadTime()
 	began, ok := th.begin()
 	if !ok {
 		t.Fatal("there is no credit")
 	}
-	before := th.account.credit
+	before := th.process.credit.Has()
 	time.Sleep(30 * time.Millisecond)
 	th.end(began)
 	// The Go runtime may work on this thread meanwhile.
-	if charged, had := before-th.account.credit, threadTime()-cpu; charged < 0 || charged > had {
+	if charged, had := before-th.process.credit.Has(), threadTime()-cpu; charged < 0 || charged > had {
 		t.Errorf("a sleep of 30 ms is charged %v, of %v of CPU time", charged, had)
 	}
 	for _, cpu := range []time.Duration{-time.Hour, time.Hour} {
-		before := th.account.credit
-		if th.charge(cpu, time.Millisecond); before-th.account.credit != time.Millisecond {
-			t.Errorf("%v of CPU time in a millisecond are charged %v", cpu, before-th.account.credit)
+		before := th.process.credit.Has()
+		if th.charge(cpu, time.Millisecond); before-th.process.credit.Has() != time.Millisecond {
+			t.Errorf("%v of CPU time in a millisecond are charged %v", cpu, before-th.process.credit.Has())
 		}
 	}
 }
