@@ -17,7 +17,7 @@ import (
 // copied are the programs that are recorded with copies of several sizes.
 var copied = []string{"clang", "rustc", "cc1plus", "go build", "python3", "perl", "git log", "node",
 	"sqlite3",
-	"ffmpeg (libx264)", "x265", "OpenBLAS", "gnat", "imagemagick", "memcached", "chromium"}
+	"ffmpeg (libx264)", "x265", "rav1e", "aomenc", "SVT-AV1", "OpenBLAS", "gnat", "imagemagick", "memcached", "chromium"}
 
 // copySizes are the sizes of the copies.
 var copySizes = []int{8 << 10, 16 << 10, 32 << 10, 65528}
@@ -33,8 +33,18 @@ type recorded struct {
 		}
 	}
 	Cost struct {
-		PerSample float64 `json:"us_per_sample"`
+		CPU float64 `json:"cpu_s"`
 	}
+}
+
+// add adds another recording of the same program.
+func (r *recorded) add(o *recorded) {
+	r.Samples.User += o.Samples.User
+	r.Samples.Lost += o.Samples.Lost
+	r.Unwind.Complete += o.Unwind.Complete
+	r.Unwind.CompleteBy.Joined += o.Unwind.CompleteBy.Joined
+	r.Unwind.Ended.DumpTooShort += o.Unwind.Ended.DumpTooShort
+	r.Cost.CPU += o.Cost.CPU
 }
 
 // copies records programs with copies of each size, as a user does.
@@ -47,8 +57,9 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 	kernel := make(map[int]float64)
 	var s strings.Builder
 	s.WriteString(copiesIntro)
-	fmt.Fprintf(&s, "%s, %d Hz.\n\n    go run ./bench/joins -copies -o bench/COPIES.md\n\n",
-		time.Now().UTC().Format(time.DateOnly), b.freq)
+	fmt.Fprintf(&s, "%s, %d Hz, %d recordings of each.\n\n"+
+		"    go run ./bench/joins -copies -runs %d -o bench/COPIES.md\n\n",
+		time.Now().UTC().Format(time.DateOnly), b.freq, b.runs, b.runs)
 	for _, size := range copySizes {
 		for range 5 { // the least, as other programs can only add to it
 			costs, err := compare.Measure(size)
@@ -75,19 +86,19 @@ func (b *bench) copies(chosen []workloads.Program) (string, error) {
 		for k, r := range rows {
 			all, user := float64(r.Unwind.Complete), max(1, float64(r.Samples.User))
 			joined, size := float64(r.Unwind.CompleteBy.Joined), copySizes[k]
-			fmt.Fprintf(&s, "| %s | %d KiB | %d | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f | %.1f | %.1f |\n",
+			own := 1e6 * r.Cost.CPU / user
+			fmt.Fprintf(&s, "| %s | %d KiB | %d | %d | %.1f %% | %.1f %% | %.2f %% | %.2f %% | %.1f | %.1f | %.1f |\n",
 				p.Name, (size+1023)>>10, r.Samples.User, r.Samples.Lost, 100*(all-joined)/user, 100*joined/user,
 				100*all/user,
-				100*float64(r.Unwind.Ended.DumpTooShort)/user, r.Cost.PerSample, kernel[size],
-				r.Cost.PerSample+kernel[size])
+				100*float64(r.Unwind.Ended.DumpTooShort)/user, own, kernel[size], own+kernel[size])
 			sums[2*k] += 100 * all / user
-			sums[2*k+1] += r.Cost.PerSample
+			sums[2*k+1] += own
 		}
 		sums[8]++
 	}
 	for k, size := range copySizes {
 		own := sums[2*k+1] / max(1, sums[8])
-		fmt.Fprintf(&s, "| mean of all | %d KiB | | | | | %.1f %% | | %.1f | %.1f | %.1f |\n", (size+1023)>>10,
+		fmt.Fprintf(&s, "| mean of all | %d KiB | | | | | %.2f %% | | %.1f | %.1f | %.1f |\n", (size+1023)>>10,
 			sums[2*k]/max(1, sums[8]), own, kernel[size], own+kernel[size])
 	}
 	load, _ := os.ReadFile("/proc/loadavg")
@@ -105,7 +116,7 @@ Programs are recorded with 'unspool record' with copies of each size, one after 
 copy cuts off are completed with what is read of them when they are sampled, and with what is seen of them
 before and after; both are joined here. Shares are of the samples with a user stack. Cut are those that the
 copy cuts off and that were not completed; what is neither complete nor cut has ended for another reason, as
-where Go's code is on another stack. unspool's time is its CPU time for each sample, its start included. The
+where Go's code is on another stack. unspool's time is its CPU time for each sample, its start and end included. The
 kernel's is what 'unspool compare' measures before it records: the time that a sample takes from a program
 that does nothing else, at that size of the copy. The default is the largest size.
 
@@ -117,41 +128,55 @@ func (b *bench) copiesOf(unspool string, p *workloads.Program) (rows []recorded,
 		return nil, fmt.Errorf("no %s", m)
 	}
 	for _, size := range copySizes {
-		// A folder for each, as a program may find there what it has made before.
-		dir := filepath.Join(b.dir, strings.ReplaceAll(p.Name, " ", "-")+"-"+strconv.Itoa(size))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return nil, err
+		var all recorded
+		for range b.runs {
+			r, err := b.copiesOnce(unspool, p, size)
+			if err != nil {
+				return nil, err
+			}
+			all.add(r)
 		}
-		w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq}
-		if err := w.Prepare(); err != nil {
-			return nil, err
-		}
-		stats := filepath.Join(dir, "stats.json")
-		record, err := b.recordAs(unspool, dir)
-		if err != nil {
-			return nil, err
-		}
-		if err := w.RecordBy(append(record, "record", "-q", "-F", strconv.Itoa(b.freq),
-			"--stack-size", strconv.Itoa(size),
-			"-o", filepath.Join(dir, "recorded.data"), "--stats", stats)...); err != nil {
-			return nil, err
-		}
-		text, err := os.ReadFile(stats)
-		if err != nil {
-			return nil, err
-		}
-		var r recorded
-		if err := json.Unmarshal(text, &r); err != nil {
-			return nil, err
-		}
-		if r.Samples.User == 0 {
-			return nil, fmt.Errorf("no samples")
-		}
-		fmt.Fprintf(os.Stderr, "%-14s %2d KiB: %d of %d complete\n", p.Name, size>>10, r.Unwind.Complete,
-			r.Samples.User)
-		rows = append(rows, r)
+		fmt.Fprintf(os.Stderr, "%-14s %2d KiB: %d of %d complete\n", p.Name, size>>10, all.Unwind.Complete,
+			all.Samples.User)
+		rows = append(rows, all)
 	}
 	return rows, nil
+}
+
+// copiesOnce records a program with copies of a size.
+func (b *bench) copiesOnce(unspool string, p *workloads.Program, size int) (*recorded, error) {
+	// A folder for each, as a program may find there what it has made before.
+	dir, err := os.MkdirTemp(b.dir, strings.ReplaceAll(p.Name, " ", "-"))
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	w := workloads.Workload{Program: p, Root: b.root, Dir: dir, Freq: b.freq}
+	if err := w.Prepare(); err != nil {
+		return nil, err
+	}
+	stats := filepath.Join(dir, "stats.json")
+	record, err := b.recordAs(unspool, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.RecordBy(append(record, "record", "-q", "-F", strconv.Itoa(b.freq),
+		"--stack-size", strconv.Itoa(size),
+		"-o", filepath.Join(dir, "recorded.data"), "--stats", stats)...); err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(stats)
+	if err != nil {
+		return nil, err
+	}
+	var r recorded
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, err
+	}
+	if r.Samples.User == 0 {
+		return nil, fmt.Errorf("no samples")
+	}
+	return &r, nil
 }
 
 // recordAs is the command that runs unspool as the user who records, to whom the folder of the program is given.

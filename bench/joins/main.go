@@ -24,6 +24,7 @@ func main() {
 	flag.StringVar(&b.keep, "keep", "",
 		"keep the recordings and their programs in this `folder`, and take those that are there")
 	copies := flag.Bool("copies", false, "record programs with copies of several sizes, and say what each costs")
+	flag.IntVar(&b.runs, "runs", 1, "with -copies, how often each is recorded")
 	flag.StringVar(&b.as, "as", "", "with -copies, record as this `user`, who has no rights that others lack")
 	install := flag.Bool("install", true, "install programs that are missing, with apt-get")
 	size := flag.Int("live", 0,
@@ -57,6 +58,7 @@ var programs = []string{"clang", "rustc", "cc1plus", "go build", "python3", "git
 // A bench is one run over the programs.
 type bench struct {
 	freq int
+	runs int
 	keep string
 	root string // of the module
 	dir  string // temporary, one folder for each program in it

@@ -125,6 +125,24 @@ ab -q -k -n 20000 -c 8 -H "Accept-Encoding: gzip" https://127.0.0.1:18444/bar >/
 		run:     "$RECORD x265 --log-level error --preset medium --input work.y4m -o work.hevc 2>/dev/null",
 	},
 	{
+		Name: "rav1e", needs: []need{{"rav1e", "rav1e"}, {"python3", "python3"}},
+		version: "rav1e --version | sed -n 's/rav1e \\([^ ]*\\).*/\\1/p'",
+		prepare: file("frames.py", workFrames) + "python3 frames.py 8 work.y4m",
+		run:     "$RECORD rav1e -q -s 6 -y -o work.ivf work.y4m",
+	},
+	{
+		Name: "aomenc", needs: []need{{"aomenc", "aom-tools"}, {"python3", "python3"}},
+		version: "dpkg-query -W -f '${Version}' aom-tools",
+		prepare: file("frames.py", workFrames) + "python3 frames.py 24 work.y4m",
+		run:     "$RECORD aomenc --quiet --cpu-used=6 --ivf -o work.ivf work.y4m",
+	},
+	{
+		Name: "SVT-AV1", needs: []need{{"SvtAv1EncApp", "svt-av1"}, {"python3", "python3"}},
+		version: "dpkg-query -W -f '${Version}' svt-av1",
+		prepare: file("frames.py", workFrames) + "python3 frames.py 60 work.y4m",
+		run:     "$RECORD SvtAv1EncApp --preset 8 -i work.y4m -b work.ivf >/dev/null 2>&1",
+	},
+	{
 		Name: "imagemagick", needs: []need{{"/usr/bin/convert-im6.q16", "imagemagick"}},
 		version: "convert-im6.q16 --version | sed -n 's/Version: ImageMagick \\([^ ]*\\) .*/\\1/p'",
 		run: "$RECORD convert-im6.q16 -seed 1 -size 1200x900 plasma:fractal -blur 0x6 -resize 160% -unsharp 0x2 " +
