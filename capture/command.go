@@ -57,7 +57,7 @@ func becomeCommand() {
 	os.Exit(126)
 }
 
-// A CommandError says that the command could not be run.
+// A CommandError means that the command could not be run.
 type CommandError struct {
 	Command string
 	Err     error
@@ -114,7 +114,7 @@ type command struct {
 }
 
 // starting is held while a child's end of its socket is open, which no child of another recording is to
-// inherit: that it is closed everywhere says that the child has become the command.
+// inherit: that it is closed everywhere means that the child has become the command.
 var starting sync.Mutex
 
 // newCommand starts a child that waits to run argv. Its events have to be

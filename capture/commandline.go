@@ -93,7 +93,7 @@ func newCommandLines(texts process.Texts, room func() bool, write func(c *perfda
 	}
 }
 
-// expect has a program be read that a record says is executed, before the record is taken.
+// expect queues a program to be read that a record says is executed, before the record is taken.
 func (c *commandLines) expect(rec perfring.Record, f *perfring.Format) {
 	switch {
 	case c == nil:
@@ -235,7 +235,7 @@ func (c *commandLines) readThese(all []wantedRead, began time.Time, left time.Du
 	return all[:again]
 }
 
-// readOne reads a process. It returns false if there is no text and it should be read again; last says that it is not.
+// readOne reads a process. It returns false if there is no text and it should be read again; last means that it is not.
 func (c *commandLines) readOne(pid, tid uint32, last bool) bool {
 	r := commandLineRead{begin: c.now()}
 	text, err := c.texts.Text(pid, tid, process.Cmdline, len(c.buf))
@@ -371,7 +371,7 @@ func (c *commandLines) count(p *program) {
 	}
 }
 
-// restate has all be written again for the programs that are sampled from now on.
+// restate writes all again for the programs that are sampled from now on.
 func (c *commandLines) restate() {
 	if c == nil {
 		return

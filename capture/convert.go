@@ -160,7 +160,7 @@ type conversion struct {
 	wanted   func(time uint64) (bool, error) // see Select; nil for all samples
 	selected bool                            // a sample is
 
-	// passOn says that everything is written at the end of each round, as a reader of the output may be
+	// passOn means that everything is written at the end of each round, as a reader of the output may be
 	// waiting.
 	passOn bool
 
@@ -240,7 +240,7 @@ func HasStacks(events []perfring.Attr) bool {
 	return false
 }
 
-// offline says where the files of the recording may be found.
+// offline returns where the files of the recording may be found.
 func (c *conversion) offline() image.Offline {
 	o := image.Offline{Symfs: c.Symfs, Cache: cmp.Or(c.Cache, debugfile.Cache())}
 	o.Recorded = RecordedAt(c.Input)

@@ -43,7 +43,7 @@ func (c *cutShares) sampled(space, now uint64) *cutShare {
 	return s
 }
 
-// want reports whether the stacks of any program, or of all together, are worth reading; on says that they are read,
+// want reports whether the stacks of any program, or of all together, are worth reading; on means that they are read,
 // which does not end before so many were sampled that their share means something.
 func (c *cutShares) want(on bool) bool {
 	of := uint64(oneOf)

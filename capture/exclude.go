@@ -25,7 +25,7 @@ const (
 
 var exclusionNames = [numExclusions]string{"idle", "guest", "outside"}
 
-// exclusionOf says why a sample is to be left out: included if it is of a process with a PID.
+// exclusionOf returns why a sample is to be left out: included if it is of a process with a PID.
 func exclusionOf(sm *perfring.Sample) exclusion {
 	switch sm.CPUMode() {
 	case unix.PERF_RECORD_MISC_GUEST_KERNEL, unix.PERF_RECORD_MISC_GUEST_USER:

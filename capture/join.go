@@ -19,7 +19,7 @@ type joiner struct {
 	trouble *Trouble // likewise
 	sink    Sink
 	most    int // frames of a stack
-	// unordered says that the sink does without the order of time: only what may still be completed waits.
+	// unordered means that the sink does without the order of time: only what may still be completed waits.
 	unordered bool
 
 	log    link.Log

@@ -27,7 +27,7 @@ import (
 type Options struct {
 	AllCPUs bool
 	PIDs    []int
-	// PIDsMayEnd says that processes of PIDs that have ended before they are recorded are no error, but for all.
+	// PIDsMayEnd means that processes of PIDs that have ended before they are recorded are no error, but for all.
 	PIDsMayEnd bool
 
 	TIDs    []int    // of PIDs, only these threads; nil: all
@@ -99,13 +99,13 @@ type Outcome struct {
 	Stats     Stats
 	Trouble   *Trouble
 	StackSize int // bytes of a stack that were copied at most
-	// ReadsRest says that the rest of stacks that are cut off is read when they are sampled.
+	// ReadsRest means that the rest of stacks that are cut off is read when they are sampled.
 	ReadsRest bool
-	// Started says that events were enabled, or the output begun: there is something to summarize.
+	// Started means that events were enabled, or the output begun: there is something to summarize.
 	Started bool
-	// Copied says that a recording without raw stacks was converted: nothing was unwound.
+	// Copied means that a recording without raw stacks was converted: nothing was unwound.
 	Copied bool
-	// TargetsEnded says that all processes or threads that were to be recorded have ended, not counting a command.
+	// TargetsEnded means that all processes or threads that were to be recorded have ended, not counting a command.
 	TargetsEnded bool
 	// ExitStatus is the command's own, 0 when there was none.
 	ExitStatus int
@@ -658,7 +658,7 @@ func (r *recording) complete() error {
 	return err
 }
 
-// keepMaps has the recording keep the perf maps of what was sampled, and says what generated code lacks.
+// keepMaps makes the recording keep the perf maps of what was sampled, and notes what generated code lacks.
 func (r *recording) keepMaps() {
 	g := r.session.generators
 	if g == nil {
@@ -705,10 +705,10 @@ const (
 	graceToOpen = 5 * time.Second
 )
 
-// errOpenerGone says why a recording ends by itself.
+// errOpenerGone is why a recording ends by itself.
 var errOpenerGone = errors.New("the process that opens files for this one was killed, so the recording ends here")
 
-// A NotEndedError says that the command has survived SIGKILL so far, or could not be sent it.
+// A NotEndedError means that the command has survived SIGKILL so far, or could not be sent it.
 type NotEndedError struct {
 	Command string
 	PID     int

@@ -44,7 +44,7 @@ type RingReader interface {
 	ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid int, err error)
 }
 
-// ReadRest has the session's stacks, which copies cut off, read when they are sampled, if it completes
+// ReadRest makes the session read stacks that copies cut off when they are sampled, if it completes
 // stacks, and as far as that is possible. The records have to come from the source.
 func (s *Session) ReadRest(source *perfring.Source, from RingReader) {
 	if s.joiner != nil && s.gaps != nil {
@@ -52,7 +52,7 @@ func (s *Session) ReadRest(source *perfring.Source, from RingReader) {
 	}
 }
 
-// newRestReader has the stacks of the samples in all rings read. It returns nil where that is not possible.
+// newRestReader begins to read the stacks of the samples in all rings. It returns nil where that is not possible.
 func newRestReader(source *perfring.Source, from RingReader) *restReader {
 	r := &restReader{source: source, stacks: make(map[int]*rest.Stacks)}
 	rings := source.SampleRings()

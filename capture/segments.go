@@ -21,7 +21,7 @@ type Rotation struct {
 
 	Asked <-chan struct{} // a value has the next one begin
 
-	// Last has the recording keep the last of it, by time, in memory, and write a file only when that is asked
+	// Last makes the recording keep the last of it, by time, in memory, and write a file only when that is asked
 	// for, and at the end.
 	Last time.Duration
 
@@ -29,7 +29,7 @@ type Rotation struct {
 	asked atomic.Bool
 }
 
-// into has a recording written to the next of the files.
+// into writes a recording to the next of the files.
 func (r *Rotation) into(o *perfdata.Options) {
 	o.Path, o.Place, o.Dated = r.Place.Path(), r.Place, r.Most
 }
@@ -128,7 +128,7 @@ func (r *recording) awaitAsked() {
 	}()
 }
 
-// rotate has the recording go on in another file if it is time.
+// rotate makes the recording go on in another file if it is time.
 func (r *recording) rotate(ctx context.Context) error {
 	switch w := r.writer.(type) {
 	case *segments:
@@ -174,7 +174,7 @@ func (r *recording) tellCommandLines() {
 	}
 }
 
-// Restate has what is known of processes be written again, ahead of their next samples, to a sink that begins anew by
+// Restate writes what is known of processes again, ahead of their next samples, to a sink that begins anew by
 // a call of begin. The samples that wait to be joined are handed on before that.
 func (s *Session) Restate(begin func() error) error {
 	if s.joiner != nil {

@@ -102,11 +102,11 @@ type Config struct {
 	Join bool
 	// JoinAfter is how long such samples wait.
 	JoinAfter time.Duration
-	// Unordered says that only such samples reach the sink later, and what follows does not wait for them.
+	// Unordered means that only such samples reach the sink later, and what follows does not wait for them.
 	Unordered bool
-	// Open says that the sink completes such stacks, and counts them.
+	// Open means that the sink completes such stacks, and counts them.
 	Open bool
-	// Live says that samples come from a running recording: their stacks are not in this CPU's caches, the
+	// Live means that samples come from a running recording: their stacks are not in this CPU's caches, the
 	// stack that a signal handler has left can be read from the thread, and a file is waited for only as long
 	// as the rings have room.
 	Live bool
@@ -119,17 +119,17 @@ type Config struct {
 	Waits func()
 	// Stop, when it is closed, ends all waiting for files; it may be nil.
 	Stop <-chan struct{}
-	// Kernel says that samples are also taken in the kernel, and in the one that runs here.
+	// Kernel means that samples are also taken in the kernel, and in the one that runs here.
 	Kernel bool
 
 	// CPU, if set, is the CPU that the record at hand is from, -1 where that is not known: for samples that do
 	// not say it.
 	CPU func() int
 
-	// CommandLines says that those of sampled processes are read and handed on, without secrets.
+	// CommandLines means that those of sampled processes are read and handed on, without secrets.
 	CommandLines bool
 
-	// Generated says that it is counted which processes have generated code, and KeepMaps that their perf maps are kept.
+	// Generated means that it is counted which processes have generated code, and KeepMaps that their perf maps are kept.
 	Generated, KeepMaps bool
 	// KeepFiles is how many bytes of files that no process maps any more are kept, for [image.Store.Files].
 	KeepFiles int64

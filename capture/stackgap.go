@@ -53,7 +53,7 @@ func newGaps(processes process.Access) *gaps {
 	return &gaps{memory: memory, read: make(map[stackGap]uint64), credit: credit.New(gapShare, mostGapTime)}
 }
 
-// note has a gap closed that was seen at a time, unless it was read already.
+// note queues a gap that was seen at a time to be closed, unless it was read already.
 func (g *gaps) note(gap stackGap, now uint64) {
 	const page = 4096
 	key := stackGap{pid: gap.pid, start: gap.start / page}

@@ -80,7 +80,7 @@ const (
 
 var cutNames = [numCuts]string{"too_deep", "gap", "no_copy"}
 
-// cutOf says why the copy of a sample's stack ends.
+// cutOf returns why the copy of a sample's stack ends.
 func cutOf(sm *perfring.Sample) cut {
 	switch {
 	case sm.DynSize == 0:
@@ -312,7 +312,7 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 	return e.Encode(&j)
 }
 
-// Trouble says where stacks ended before their root, which files could not be used, and what memory was not read.
+// Trouble is where stacks ended before their root, which files could not be used, and what memory was not read.
 type Trouble struct {
 	places map[place]uint64
 	files  map[string]error

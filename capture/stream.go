@@ -51,7 +51,7 @@ type StreamOutput interface {
 	ProcessSink
 	// Begin is called ahead of everything else.
 	Begin() error
-	// Waits says that something could not be written yet, so that Round is to be called soon.
+	// Waits means that something could not be written yet, so that Round is to be called soon.
 	Waits() bool
 }
 

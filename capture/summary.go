@@ -37,7 +37,7 @@ type Limits struct {
 	ReadsRest bool // see [Outcome]
 	RealTime  bool // it had real-time priority
 
-	// Converted says that the recording was made by another tool: StackSize is unknown, and advice on how to
+	// Converted means that the recording was made by another tool: StackSize is unknown, and advice on how to
 	// record names perf's options.
 	Converted bool
 	Copied    bool // see [Outcome]

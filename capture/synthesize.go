@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SeedLater has the address spaces of all processes, or of the given ones, be read from /proc by SeedSome, or when they
+// SeedLater queues the address spaces of all processes, or of the given ones: SeedSome reads them from /proc, or when they
 // are sampled. The events must be open already. Ahead of the first sample of a process, the records are written that
 // the kernel would have written had the recording begun before it.
 func (s *Session) SeedLater(pids []int) error {

@@ -54,7 +54,7 @@ func (w *wakeups) waited(crowded bool) {
 // findsNew reports whether a file was new lately.
 func (w *wakeups) findsNew(now time.Time) bool { return now.Sub(w.found) <= lately }
 
-// foundNew says that a wake-up has found a file that was not known. Others may follow soon.
+// foundNew notes that a wake-up has found a file that was not known. Others may follow soon.
 func (w *wakeups) foundNew(now time.Time) {
 	w.found = now
 	w.credit.Forgive(0)

@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	// ErrNoFDE says that no FDE covers the program counter. It is returned as it is,
+	// ErrNoFDE means that no FDE covers the program counter. It is returned as it is,
 	// because it is an everyday answer (JIT code, assembly, Go).
 	ErrNoFDE = errors.New("no FDE covers the address")
 	// ErrBadCFI is wrapped by every error about malformed or unsupported CFI.

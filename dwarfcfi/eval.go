@@ -211,7 +211,7 @@ func (p *stackProgram) link(branches []branch, starts []int) error {
 	return nil
 }
 
-// operands says what follows an operation code: a number of bytes, or one of the kinds below.
+// operands is what follows an operation code: a number of bytes, or one of the kinds below.
 type operands uint8
 
 const (

@@ -408,7 +408,7 @@ func registerName(machine elf.Machine, n uint64) string {
 	return strings.ToLower(regnum.AMD64ToName(n))
 }
 
-// compare says how a row differs from ours, "" if it does not.
+// compare returns how a row differs from ours, "" if it does not.
 func (r *readelfRow) compare(row *Row, machine elf.Machine) string {
 	cfa := ""
 	switch row.CFA.Kind {

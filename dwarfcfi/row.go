@@ -12,7 +12,7 @@ import (
 // read and dropped.
 const NumRegs = 33
 
-// RuleKind says how a register of the caller is recovered (DWARF 5, 6.4.1).
+// RuleKind is how a register of the caller is recovered (DWARF 5, 6.4.1).
 type RuleKind uint8
 
 const (
@@ -45,7 +45,7 @@ type RegRule struct {
 	Offset int32
 }
 
-// CFAKind says how the canonical frame address is computed.
+// CFAKind is how the canonical frame address is computed.
 type CFAKind uint8
 
 const (

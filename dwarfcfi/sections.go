@@ -82,7 +82,7 @@ func readSections(l *elf.Layout, eh place, load Loader) (Sections, error) {
 	return s, nil
 }
 
-// locate says where .eh_frame is: by the section headers; by the program headers, if these say
+// locate returns where .eh_frame is: by the section headers; by the program headers, if these say
 // something else; or where a search finds its entries.
 func locate(r io.ReaderAt, l *elf.Layout) place {
 	p := place{frame: l.EhFrame, hdr: l.EhFrameHdr}

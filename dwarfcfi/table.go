@@ -14,7 +14,7 @@ type Section struct {
 	// they are there. Its error is returned to the caller and is not remembered: the next lookup calls
 	// Fetch again. A table does not call it for .eh_frame_hdr.
 	Fetch func(from, to int) error
-	// Open says that the section's end is not known: Data goes on to the end of its
+	// Open means that the section's end is not known: Data goes on to the end of its
 	// segment, and a zero length ends the section.
 	Open bool
 }

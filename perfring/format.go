@@ -10,12 +10,12 @@ import (
 )
 
 var (
-	// ErrTooLarge says that a record would not fit into the 16 bits of its header's size.
+	// ErrTooLarge means that a record would not fit into the 16 bits of its header's size.
 	ErrTooLarge = errors.New("larger than 65535 bytes")
-	// ErrNoSampleID says that a record has no sample_id trailer: the event was opened without
+	// ErrNoSampleID means that a record has no sample_id trailer: the event was opened without
 	// sample_id_all, or the record is one of the perf tool's own.
 	ErrNoSampleID = errors.New("record has no sample_id")
-	// ErrUnknownFormat says that sample_type or read_format has bits that this package does not know,
+	// ErrUnknownFormat means that sample_type or read_format has bits that this package does not know,
 	// so that it does not know where any field is.
 	ErrUnknownFormat = errors.New("unknown bits in sample_type or read_format")
 )
@@ -29,7 +29,7 @@ const (
 		unix.PERF_SAMPLE_STREAM_ID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_IDENTIFIER
 )
 
-// Format says how the samples and the sample_id trailers of one event are laid out. It is made from
+// Format is how the samples and the sample_id trailers of one event are laid out. It is made from
 // the event's perf_event_attr and never changes. The zero Format is that of an event whose samples
 // are empty and whose other records have no trailer.
 type Format struct {

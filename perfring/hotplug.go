@@ -37,7 +37,7 @@ type EventOpener interface {
 	OpenEvent(a *unix.PerfEventAttr, cpu int) (fd int, err error)
 }
 
-// FollowThrough has the events of CPUs that come back opened by another process. attrs are those that can be
+// FollowThrough makes another process open the events of CPUs that come back. attrs are those that can be
 // asked for.
 func (s *Source) FollowThrough(events EventOpener) (attrs []unix.PerfEventAttr) {
 	h := &s.hotplug

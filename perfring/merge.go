@@ -34,7 +34,7 @@ type queue struct {
 	ring
 	cpu  int // for errors
 	last uint64
-	// sideBand says that the ring has all records but samples.
+	// sideBand means that the ring has all records but samples.
 	sideBand bool
 	peeked   uint64 // position behind the last record that was looked at ahead of its time, by Source.Peek
 	glanced  uint64 // the same by Source.Glance

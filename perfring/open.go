@@ -72,7 +72,7 @@ const (
 		unix.PerfBitTask | bitKsymbol | bitBPFEvent
 )
 
-// OpenError says why a recording could not start, so that the caller can explain it to the user. errors.Is
+// OpenError is why a recording could not start, so that the caller can explain it to the user. errors.Is
 // finds Errno in it.
 type OpenError struct {
 	What  string // what failed: "perf_event_open", "mmap", "process" (it does not exist), "ioctl", …
@@ -136,7 +136,7 @@ type opener struct {
 	rings []mapping
 }
 
-// errAgain says that the opener has changed the attributes, and everything has to be opened again.
+// errAgain means that the opener has changed the attributes, and everything has to be opened again.
 var errAgain = errors.New("open again")
 
 // Open opens the events on the target and maps a ring for each CPU. Nothing is recorded before

@@ -138,7 +138,7 @@ func control(epoll, fd, index int) error {
 	return nil
 }
 
-// add watches the descriptor of an event. silent says that its records do not end a pause, counts that its
+// add watches the descriptor of an event. silent means that its records do not end a pause, counts that its
 // task is one to wait for.
 func (p *poller) add(fd int, silent, counts bool) error {
 	d := polled{fd, p.fd, counts}
@@ -157,7 +157,7 @@ func (p *poller) add(fd int, silent, counts bool) error {
 
 // pause is wait without the rings in side.
 func (p *poller) pause(timeout time.Duration) error {
-	if err := p.mute(true); err != nil {
+	if err := p.setMuted(true); err != nil {
 		return err
 	}
 	p.pausing = true
@@ -172,8 +172,8 @@ func (p *poller) sleepDeaf(timeout time.Duration) error {
 	return p.pause(timeout)
 }
 
-// mute has the rings in side cause no wake-ups, or again. What they got meanwhile causes one then.
-func (p *poller) mute(is bool) error {
+// setMuted turns wake-ups by the side-band rings off, or on again. What they got meanwhile causes one then.
+func (p *poller) setMuted(is bool) error {
 	if is == p.muted {
 		return nil
 	}
@@ -190,9 +190,9 @@ func (p *poller) mute(is bool) error {
 	return nil
 }
 
-// beQuiet has the rings for samples cause no wake-ups, or again. Meanwhile whoever waits has to look at them
+// setQuiet turns wake-ups by the sample rings off, or on again. Meanwhile whoever waits has to look at them
 // in time; that a task has ended is found out with the next wait.
-func (p *poller) beQuiet(is bool) (err error) {
+func (p *poller) setQuiet(is bool) (err error) {
 	if is == (p.quiet >= 0) {
 		return nil
 	}
@@ -234,7 +234,7 @@ func (p *poller) wait(timeout time.Duration) error {
 	if p.lookAtQuiet(); p.muted && p.news() {
 		return nil
 	}
-	if err := p.mute(false); err != nil {
+	if err := p.setMuted(false); err != nil {
 		return err
 	}
 	return p.sleep(timeout)
@@ -261,7 +261,7 @@ func (p *poller) sleep(timeout time.Duration) error {
 	}
 }
 
-// found goes through what ask has found, with what it leads to. ready says that the wait is over.
+// found goes through what ask has found, with what it leads to. ready means that the wait is over.
 func (p *poller) found() (ready bool, err error) {
 	if p.errno != 0 && p.errno != unix.EINTR {
 		return false, fmt.Errorf("epoll_wait: %w", p.errno)
@@ -276,7 +276,7 @@ func (p *poller) found() (ready bool, err error) {
 	return ready || alive > 0 && p.alive == 0, nil
 }
 
-// look goes through what ask has found. ready says that there is more than the end of tasks, side that the
+// look goes through what ask has found. ready means that there is more than the end of tasks, side that the
 // epoll instance side is to be asked.
 func (p *poller) look() (ready, side bool) {
 	ready = p.n == 0

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// ErrCorrupt says that the positions of a ring or the size of a record in it are impossible.
+// ErrCorrupt means that the positions of a ring or the size of a record in it are impossible.
 var ErrCorrupt = errors.New("corrupt ring")
 
 // ring reads the positions in one ring buffer, and does not interpret the records.

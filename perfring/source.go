@@ -24,7 +24,7 @@ type Source struct {
 	notes  []string
 	clock  int32 // of the records' times
 	tasks  bool  // the targets are tasks, which can exit
-	// threads says that only single threads are sampled: the other threads of their processes are followed,
+	// threads means that only single threads are sampled: the other threads of their processes are followed,
 	// but not waited for.
 	threads bool
 	onExec  bool

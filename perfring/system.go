@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system says where the kernel's file systems are mounted.
+// system is where the kernel's file systems are mounted.
 type system struct {
 	sys     string   // sysfs
 	proc    string   // procfs

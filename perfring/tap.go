@@ -80,7 +80,7 @@ func (s *Source) SampleRings() (rings []SampleRing) {
 	return rings
 }
 
-// SignalTo has a thread, which may be of another process, sent a signal for each sample of a CPU, as long as
+// SignalTo makes the kernel send a thread, which may be of another process, a signal for each sample of a CPU, as long as
 // that is on: see Signal.
 func (s *Source) SignalTo(cpu, tid int, signal unix.Signal) error {
 	for _, d := range s.fds {
@@ -98,7 +98,7 @@ func (s *Source) SignalTo(cpu, tid int, signal unix.Signal) error {
 }
 
 // Signal begins to send the signals, or ends that. With each signal the kernel also wakes whoever waits for
-// the ring, in vain; quiet says that Wait does not return for samples meanwhile, and has to be called in
+// the ring, in vain; quiet means that Wait does not return for samples meanwhile, and has to be called in
 // time.
 func (s *Source) Signal(on, quiet bool) error {
 	flags := 0
@@ -110,7 +110,7 @@ func (s *Source) Signal(on, quiet bool) error {
 			_, _ = unix.FcntlInt(uintptr(d.fd), unix.F_SETFL, flags)
 		}
 	}
-	return s.poller.beQuiet(on && quiet)
+	return s.poller.setQuiet(on && quiet)
 }
 
 // QuarterFull is how long it takes at least until a ring is a quarter full of samples, 0 if that is not
@@ -128,7 +128,7 @@ func (s *Source) QuarterFull() time.Duration {
 	return time.Duration(uint64(s.RingSize()/4) * uint64(time.Second) / max(bytes, 1))
 }
 
-// own says which thread gets the signals of a descriptor (fcntl(2), F_SETOWN_EX).
+// own sets which thread gets the signals of a descriptor (fcntl(2), F_SETOWN_EX).
 func own(fd, tid int) error {
 	const ofThread = 0 // F_OWNER_TID
 	owner := [2]int32{ofThread, int32(tid)}

@@ -237,7 +237,7 @@ type FrameWalk struct {
 	End FrameWalkEnd
 }
 
-// FrameWalkEnd says why a walk along frame pointers ended.
+// FrameWalkEnd is why a walk along frame pointers ended.
 type FrameWalkEnd uint8
 
 const (
@@ -278,7 +278,7 @@ func (u *Unwinder) FollowFramePointers(regs *Regs, stack *Stack, room, size int)
 	return w
 }
 
-// beyond says why the 16 bytes at a frame pointer are not in the copy.
+// beyond returns why the 16 bytes at a frame pointer are not in the copy.
 func (s *Stack) beyond(bp uint64) FrameWalkEnd {
 	const (
 		page    = 4096

@@ -16,7 +16,7 @@ type climb struct {
 	known  []Frame // the last walk of the thread
 	passed int     // how many of them are below SP
 	copied int     // how many frames were taken over from known
-	// whole says that the frames of the walk from index kept on are known[at:], unchanged.
+	// whole means that the frames of the walk from index kept on are known[at:], unchanged.
 	whole    bool
 	kept, at int
 }

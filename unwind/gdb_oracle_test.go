@@ -127,7 +127,7 @@ func hasUsed(pid, ticks int) bool {
 type aStoppable struct {
 	name    string
 	command func(t *testing.T) []string
-	// generated says that the program generates code, which has no CFI: gdb
+	// generated means that the program generates code, which has no CFI: gdb
 	// takes words off the stack there, so it is heard up to such a frame only.
 	generated bool
 }

@@ -94,7 +94,7 @@ func (w *walk) replay() Reason {
 }
 
 // evaluate turns the registers of the frame at p into those of its caller,
-// by the CFI row for lookup. exact says that the caller was interrupted
+// by the CFI row for lookup. exact means that the caller was interrupted
 // rather than that it called, also where it is not found.
 func (w *walk) evaluate(p *place, lookup uint64, regs *Regs) (exact bool, end Reason) {
 	began, ok := w.images.Begin()

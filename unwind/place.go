@@ -73,7 +73,7 @@ type recentPlace struct {
 	place
 	space *vmas.Space
 	maps  uint32 // generation of the mappings
-	// generated says that it is in memory that no file backs: what is known of the code there changes.
+	// generated means that it is in memory that no file backs: what is known of the code there changes.
 	generated bool
 }
 

@@ -11,9 +11,9 @@ import (
 type Result struct {
 	// IPs holds the sampled PC, then the return addresses, unadjusted.
 	IPs []uint64
-	// Frames says how each of them was found.
+	// Frames is how each of them was found.
 	Frames []Frame
-	// End says why the walk ended.
+	// End is why the walk ended.
 	End Reason
 	// At is the mapping in which the last frame lies, nil when it lies in none.
 	At *vmas.Mapping
@@ -32,7 +32,7 @@ type Result struct {
 	rest bool // frames that are ByLive were found in what was read at the sample: see MarkRest
 	// grown is the index of the first frame behind Go's morestack, if that was found by what was read then.
 	grown int
-	// switched says that the walk has left the stack that was sampled for another one.
+	// switched means that the walk has left the stack that was sampled for another one.
 	switched bool
 }
 
@@ -73,17 +73,17 @@ type Frame struct {
 	// called; 0 where that is unknown.
 	SP     uint64
 	pc, bp uint64
-	// saved says where a fast rule finds the caller's BP: that many bytes below the CFA, or unchanged in BP
+	// saved is where a fast rule finds the caller's BP: that many bytes below the CFA, or unchanged in BP
 	// if 0. It is noSlot if the caller does not follow by a fast rule.
 	saved uint32
 	exact bool
-	// Source says how the frame was found.
+	// Source is how the frame was found.
 	Source Source
 }
 
 const noSlot = ^uint32(0)
 
-// Reason says why a walk ended.
+// Reason is why a walk ended.
 type Reason uint8
 
 const (
@@ -144,7 +144,7 @@ func (r Reason) MayBeBroken() bool {
 	return false
 }
 
-// Source says how a frame was found.
+// Source is how a frame was found.
 type Source uint8
 
 const (

@@ -76,7 +76,7 @@ type Stack struct {
 	Above Piece
 	// Wished is what was read then for walks of the thread that have ended before: see [Result.Wish].
 	Wished []Piece
-	// Growth says what was read then of a goroutine that gets a larger stack.
+	// Growth is what was read then of a goroutine that gets a larger stack.
 	Growth Growth
 	// Thread is the TID of the thread whose stack it is, 0 when that is not known. A walk reuses what is
 	// unchanged since the last walk of that thread.
@@ -155,7 +155,7 @@ func (s *Stack) uint(addr uint64, size int) (uint64, bool) {
 	return binary.LittleEndian.Uint64(b[:]), true
 }
 
-// miss says why a word at addr could not be read: the dump was too short, the word is
+// miss returns why a word at addr could not be read: the dump was too short, the word is
 // elsewhere, or no frame would have it there.
 func (s *Stack) miss(addr uint64) Reason {
 	s.missed = addr
@@ -180,7 +180,7 @@ func (s *Stack) miss(addr uint64) Reason {
 // words without moving SP (System V ABI, AMD64 supplement, § 3.2.2).
 func (s *Stack) inRedZone(addr uint64) bool { return addr < s.Base && s.Base-addr <= 128 }
 
-// elsewhere says why there is no word at addr, which is not on the stack that was copied: it may be
+// elsewhere returns why there is no word at addr, which is not on the stack that was copied: it may be
 // on another one, if it can be on a stack at all.
 func elsewhere(addr uint64) Reason {
 	const (

@@ -15,7 +15,7 @@ type Unwinder struct {
 	Strict bool
 	// MaxFrames is how many frames a walk has at most. One that has so many ends with DepthLimit.
 	MaxFrames int
-	// Prefetch says that stacks are not in this CPU's caches, as another CPU has just written them: they are
+	// Prefetch means that stacks are not in this CPU's caches, as another CPU has just written them: they are
 	// fetched before they are walked.
 	Prefetch bool
 
@@ -71,7 +71,7 @@ func NewUnwinder(images *image.Store) *Unwinder {
 // SP and BP in it.
 type frame struct {
 	pc, sp, bp uint64
-	// exact says that pc is the frame's next instruction, as in the sampled frame and in one that a signal
+	// exact means that pc is the frame's next instruction, as in the sampled frame and in one that a signal
 	// interrupted. Otherwise pc is a return address, and rules are looked up for the call before it.
 	exact bool
 }

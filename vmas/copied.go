@@ -2,7 +2,7 @@ package vmas
 
 import "strings"
 
-// Copied says which file's code was mapped where anonymous memory, or a file that exists in memory only, is
+// Copied is which file's code was mapped where anonymous memory, or a file that exists in memory only, is
 // mapped now. Programs move their code to huge pages like that: they map memory over the code and copy the
 // code back into it (node --use-largepages, BOLT's -hugify, HHVM). Whether the memory really holds that code
 // is not known here: the program may as well have unmapped a library, which no record tells, and generated
@@ -11,7 +11,7 @@ type Copied struct {
 	File       *File
 	Start, End uint64 // where the file's code was: the mapping, or a part of it
 	Offset     uint64 // of Start in the file
-	// Behind says that Offset is only derived from the part of the file that is mapped before Start: it is
+	// Behind means that Offset is only derived from the part of the file that is mapped before Start: it is
 	// the offset at which that part ends. The program headers may say otherwise.
 	Behind bool
 
@@ -21,7 +21,7 @@ type Copied struct {
 	Same  bool
 }
 
-// Settle says that m holds the code of m.Copied.File: Offset is that of Start in the file from now
+// Settle notes that m holds the code of m.Copied.File: Offset is that of Start in the file from now
 // on, wrapped around if m starts before the file's code. It reports whether this was not known before.
 func (m *Mapping) Settle() bool {
 	if m.settled {

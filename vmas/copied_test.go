@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// showCopied says what the memory at page at may be a copy of, "" for nothing.
+// showCopied returns what the memory at page at may be a copy of, "" for nothing.
 func showCopied(s *Space, at uint64) string {
 	m := s.Find(at << 12)
 	if m == nil || m.Copied == nil {

@@ -1,6 +1,6 @@
 package vmas
 
-// end says why a PID is remembered as ended.
+// end is why a PID is remembered as ended.
 type end uint8
 
 const (

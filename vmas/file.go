@@ -9,7 +9,7 @@ import (
 	"unspool/vmas/process"
 )
 
-// Kind says what a mapping's name stands for, as far as the name tells.
+// Kind is what a mapping's name stands for, as far as the name tells.
 type Kind uint8
 
 const (

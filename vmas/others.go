@@ -133,7 +133,7 @@ func (t *Table) dropOthers(s *Space, start, end uint64) {
 	}
 }
 
-// Others says how many pieces of code are known that were at an address and are not, of which no record told.
+// Others returns how many pieces of code are known that were at an address and are not, of which no record told.
 func (s *Space) Others(addr uint64) (n int) {
 	for i := range s.others {
 		if s.others[i].Start <= addr && addr < s.others[i].End {

@@ -78,7 +78,7 @@ type mapsText struct {
 	skip bool   // inside a line that is longer than a buffer
 }
 
-// errCut says that as many bytes were read as were asked for, and perhaps not all.
+// errCut means that as many bytes were read as were asked for, and perhaps not all.
 var errCut = errors.New("not read to the end")
 
 // next reads a piece into buf and calls fn with each mapping in it; m and its Name are valid during the call.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ErrEnded says that there is no such process any more, or only a zombie.
+// ErrEnded means that there is no such process any more, or only a zombie.
 var ErrEnded = errors.New("process has ended")
 
 var errNoProc = errors.New("no proc file system")

@@ -101,7 +101,7 @@ func (t *Table) stopReading(u *unread) {
 	}
 }
 
-// want has a process be read before those that were not sampled.
+// want queues a process to be read before those that were not sampled.
 func (t *Table) want(pid uint32) {
 	u := t.unread.of[pid]
 	if u == nil {

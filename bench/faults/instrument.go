@@ -22,7 +22,7 @@ var reachedSource string
 // A site is a line of a source file, by where it begins, and the number that it is counted by.
 type site struct{ begin, number int }
 
-// instrument has a source file count when the sites are reached: before the innermost statement around the
+// instrument makes a source file count when the sites are reached: before the innermost statement around the
 // beginning of each, or around what follows it in its line. The numbers of lines stay.
 func instrument(source []byte, sites []site) ([]byte, error) {
 	set := token.NewFileSet()

@@ -62,7 +62,7 @@ func (r *result) user() uint64 { return r.stats.User }
 
 func (r *result) completeShare() string { return percent(r.stats.Complete(), r.stats.User) }
 
-// recordedHere says where the files of a recording are that was made on this machine: at their paths. Its
+// recordedHere returns where the files of a recording are that was made on this machine: at their paths. Its
 // processes are gone, and with them what they had in memory.
 func recordedHere(rd *perfdata.Reader) *image.Offline {
 	ids := rd.FileBuildIDs()
@@ -172,7 +172,7 @@ func (o *outermost) Write(rec []byte) error {
 	return nil
 }
 
-// showPlaces says where most of the incomplete stacks end, those that are too
+// showPlaces prints where most of the incomplete stacks end, those that are too
 // deep included.
 func (b *bench) showPlaces(r *result) {
 	keys := slices.SortedFunc(maps.Keys(r.ended), func(x, y ending) int {

@@ -20,7 +20,7 @@ import (
 // title is that of the section of the tables.
 const title = "Sysprof"
 
-// errLeftOut says that a root cannot be had, or that Sysprof does not record in it with its own helper.
+// errLeftOut means that a root cannot be had, or that Sysprof does not record in it with its own helper.
 var errLeftOut = errors.New("left out")
 
 func main() {

@@ -84,7 +84,7 @@ func serve(socket int) {
 	}
 }
 
-// refuse has nothing written, for an error.
+// refuse notes an error; nothing is written then.
 func (c *cache) refuse(err error) { c.err = err }
 
 // parse reads a message about an open file.

@@ -23,7 +23,7 @@ const (
 // Wrong reports whether the edge cannot be.
 func (v Verdict) Wrong() bool { return v == NoCall || v == Elsewhere }
 
-// Words says why an edge is wrong.
+// Words returns why an edge is wrong.
 func (v Verdict) Words() string {
 	if v == NoCall {
 		return "the return address follows no call"
@@ -36,12 +36,12 @@ type judgement struct {
 	verdict   Verdict
 	exception Exception
 	about     [2]string // caller and callee, in words, where the edge is wrong
-	// interrupted says that the caller is no caller: it was interrupted by a signal, and stands at its
+	// interrupted means that the caller is no caller: it was interrupted by a signal, and stands at its
 	// address.
 	interrupted bool
 }
 
-// judge holds an edge against the code. callee is where the callee stands; exact says that this is an
+// judge holds an edge against the code. callee is where the callee stands; exact means that this is an
 // instruction that was interrupted, and no return address.
 func (c *Checker) judge(space *vmas.Space, caller, callee uint64, exact bool) judgement {
 	if c.isRestorer(space, callee) {

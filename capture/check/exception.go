@@ -44,7 +44,7 @@ var exceptionsByCaller = map[string]Exception{
 	"__start_context":                 Coroutine,
 }
 
-// exception says why the edge may stand, though no call explains it; "" where nothing does.
+// exception returns why the edge may stand, though no call explains it; "" where nothing does.
 func (e *edge) exception() Exception {
 	if e.callerStart.signal || e.from.code.IsRestorer(e.back) {
 		return Signal

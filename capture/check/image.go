@@ -277,7 +277,7 @@ func (i *images) find(space *vmas.Space) {
 	}
 }
 
-// place says where an address of the image is, in words.
+// place returns where an address of the image is, in words.
 func (b *binary) place(addr uint64, f *function) string {
 	if !f.known() {
 		return fmt.Sprintf("%s+%#x", b.Name(), addr)

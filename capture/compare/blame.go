@@ -9,7 +9,7 @@ import (
 	"unspool/dwarfcfi"
 )
 
-// Cause says why frame pointers miss the caller of a function.
+// Cause is why frame pointers miss the caller of a function.
 type Cause uint8
 
 const (

@@ -7,7 +7,7 @@ import (
 	"unspool/unwind"
 )
 
-// Class says how the two stacks of a sample differ. Each sample is in one class.
+// Class is how the two stacks of a sample differ. Each sample is in one class.
 type Class uint8
 
 const (

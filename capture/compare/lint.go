@@ -11,7 +11,7 @@ import (
 	"unspool/unwind"
 )
 
-// Flaw says what is wrong with the CFI of some code.
+// Flaw is what is wrong with the CFI of some code.
 type Flaw uint8
 
 const (

@@ -21,7 +21,7 @@ func (r *Result) graphs(c *Comparison) (dwarf, fp flamegraph.Graph, err error) {
 	return dwarf, fp, err
 }
 
-// marks says what each group counts for, as page.js reads it: its class, frames that are missed, rows of the
+// marks returns what each group counts for, as page.js reads it: its class, frames that are missed, rows of the
 // functions and the images to blame (-1 for none), and rows of calls that were not made. of is the mark of
 // each group.
 func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {

@@ -71,7 +71,7 @@ type Example struct {
 	End    string `json:"end"` // why the walk by CFI ends
 }
 
-// Agreement says how often the kernel's own chain is the same as the result of its walk repeated on the copy.
+// Agreement is how often the kernel's own chain is the same as the result of its walk repeated on the copy.
 type Agreement struct {
 	Samples uint64  `json:"samples"`
 	Share   float64 `json:"share"`

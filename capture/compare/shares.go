@@ -147,7 +147,7 @@ func (c *Comparison) wrongCalls(g *Group, first []int32) (wrong []call) {
 // Sizes are the sizes of copies for which the result is computed, in bytes.
 var Sizes = []int{4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10}
 
-// Size says how many stacks would be complete with a copy of a size.
+// Size is how many stacks would be complete with a copy of a size.
 type Size struct {
 	Bytes    int
 	Complete uint64 // samples whose stack the copy would hold

@@ -10,7 +10,7 @@ import (
 	"unspool/capture/human"
 )
 
-// Text says how a result is printed.
+// Text is how a result is printed.
 type Text struct {
 	Width  int  // columns; 0 for lines that are not cut
 	Colour bool // with ANSI escape sequences

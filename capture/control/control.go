@@ -115,7 +115,7 @@ func (c *Control) Next() (Command, bool) {
 	}
 }
 
-// Acknowledge says that a command was followed. If nobody reads that any more, it is dropped.
+// Acknowledge notes that a command was followed. If nobody reads that any more, it is dropped.
 func (c *Control) Acknowledge() error {
 	if c.acks < 0 {
 		return nil

@@ -19,7 +19,7 @@ type Unnamed struct {
 	Much  bool          // it takes so much of that recording that people should know
 }
 
-// String says what is missing, and what to do the next time.
+// String returns what is missing, and what to do the next time.
 func (u *Unnamed) String() string {
 	side := "AB"[u.Side : u.Side+1]
 	if u.Image.Code != nil || u.Image.BuildID == nil || !strings.HasPrefix(u.Image.Path, "/") {
@@ -36,7 +36,7 @@ const (
 	much        = 0.01 // share of the samples
 )
 
-// fold says which functions of an image are one frame.
+// fold is which functions of an image are one frame.
 type fold uint8
 
 const (

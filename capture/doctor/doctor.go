@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// State says how a check came out.
+// State is how a check came out.
 type State uint8
 
 const (

@@ -35,7 +35,7 @@ type Trial struct {
 	Complete uint64 // of these, complete ones
 	Denied   uint64 // of User: of processes whose mappings may not be read
 	Outside  uint64 // not in Samples: of processes outside of this process's PID namespace
-	// UserOnly says that the kernel's part of the stacks may not be sampled.
+	// UserOnly means that the kernel's part of the stacks may not be sampled.
 	UserOnly bool
 	// Ring is what was said about rings that are smaller than they should be, "" if they are not.
 	Ring string

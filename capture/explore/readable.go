@@ -22,7 +22,7 @@ type owner struct {
 	image string
 }
 
-// refused says that a file is not shown, as it is an image that its owner may not read, or is named by an
+// refused means that a file is not shown, as it is an image that its owner may not read, or is named by an
 // image whose owner may not read it.
 type refused struct{ by owner }
 

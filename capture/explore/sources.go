@@ -63,7 +63,7 @@ type sources struct {
 	closed bool
 }
 
-// naming says that the image of a mapping names a file.
+// naming means that the image of a mapping names a file.
 type naming struct {
 	file    string
 	mapping *proto.Mapping
@@ -181,7 +181,7 @@ func (s *sources) plain(text string) string {
 	return strings.NewReplacer(s.mask+"./", "", s.mask, "").Replace(text)
 }
 
-// refusal says why a file is not shown, and reports it once.
+// refusal returns why a file is not shown, and reports it once.
 func (s *sources) refusal(masked string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

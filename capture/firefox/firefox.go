@@ -19,7 +19,7 @@ const version = 66
 type Options struct {
 	// Name is the name of the profile, usually that of the recording; "" for the name of the program.
 	Name string
-	// Lives says when threads began and ended; nil when that was not recorded.
+	// Lives is when threads began and ended; nil when that was not recorded.
 	Lives *Lives
 }
 

@@ -5,7 +5,7 @@ import "strconv"
 // instant is the phase of a marker that has no duration.
 const instant = "0"
 
-// markerSchema says what the fields of our markers are and where they are shown.
+// markerSchema is what the fields of our markers are and where they are shown.
 const markerSchema = `[` +
 	`{"name":"Lost","tooltipLabel":"Lost samples","tableLabel":"{marker.data.count} lost",` +
 	`"chartLabel":"{marker.data.count} lost",` +

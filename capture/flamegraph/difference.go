@@ -28,7 +28,7 @@ var differencePage = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("difference").Parse(differenceHTML))
 })
 
-// Difference says what the page of two recordings is.
+// Difference is what the page of two recordings is.
 type Difference struct {
 	Title   string
 	Files   [2]string // names of the recordings

@@ -16,7 +16,7 @@ import (
 	"unspool/testdata/browser"
 )
 
-// clock says when a thread's sample is taken, by its number.
+// clock is when a thread's sample is taken, by its number.
 type clock func(profile.Thread, int) time.Duration
 
 // timeline has the samples of a profile, each at its time.

@@ -13,7 +13,7 @@ import (
 // fact is a line of the summary.
 type fact struct{ Name, Value string }
 
-// summary says what was recorded and how well its stacks were unwound.
+// summary returns what was recorded and how well its stacks were unwound.
 func summary(p *profile.Profile) []fact {
 	events := p.Sampled()
 	var facts []fact
@@ -56,7 +56,7 @@ func origin(p *profile.Profile) string {
 	return human.Printable(strings.Join(parts, " · "))
 }
 
-// stacks says how many user stacks are complete, and why the others are not.
+// stacks returns how many user stacks are complete, and why the others are not.
 func stacks(p *profile.Profile) string {
 	var ended [profile.NumEnds]uint64
 	var said uint64

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 )
 
-// ErrHidden says that all addresses of the list are zero: the kernel hides them from who opened it.
+// ErrHidden means that all addresses of the list are zero: the kernel hides them from who opened it.
 var ErrHidden = errors.New("kernel addresses are hidden")
 
-// Hidden says why the kernel hides them, as kallsyms_show_value (kernel/ksyms_common.c) decides by the settings below
+// Hidden returns why the kernel hides them, as kallsyms_show_value (kernel/ksyms_common.c) decides by the settings below
 // proc, and whether it hides them from everybody. If not, who opened the list had no CAP_SYSLOG.
 func Hidden(proc string) (why string, fromAll bool) {
 	setting := func(name string) (n int) { // 0 if it cannot be read
@@ -30,7 +30,7 @@ func Hidden(proc string) (why string, fromAll bool) {
 	return why + "seeing them takes CAP_SYSLOG (not a user namespace's)", false
 }
 
-// Hint says why this machine's kernel hides them, and what helps.
+// Hint returns why this machine's kernel hides them, and what helps.
 func Hint() string {
 	why, fromAll := Hidden("/proc")
 	if fromAll {

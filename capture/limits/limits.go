@@ -53,7 +53,7 @@ func Check() error {
 	return nil
 }
 
-// Tasks says which limit of threads and processes has least room, and how many there are.
+// Tasks returns which limit of threads and processes has least room, and how many there are.
 func Tasks() string {
 	var said line
 	if _, used := said.leastRoom(); said.n > 0 {
@@ -74,7 +74,7 @@ func (l *line) leastRoom() (limit, used uint64) {
 	return limit, used
 }
 
-// tooLow says that a limit is too low, if it is.
+// tooLow reports whether a limit is too low, and writes that into the line.
 func (l *line) tooLow(r *resource) bool {
 	limit := r.limit()
 	if limit >= r.least {
@@ -85,7 +85,7 @@ func (l *line) tooLow(r *resource) bool {
 	return true
 }
 
-// tasksNeeded says how many more threads and processes there have to be room for, and how many there are, 0 if that
+// tasksNeeded returns how many more threads and processes there have to be room for, and how many there are, 0 if that
 // is not known.
 func (l *line) tasksNeeded(used uint64) {
 	if used > 0 {
@@ -105,7 +105,7 @@ func (r *resource) limit() uint64 {
 	return limit.Cur
 }
 
-// limited says what a limit is.
+// limited returns what a limit is.
 func (l *line) limited(r *resource, limit uint64) {
 	l.add(r.what).add(" limited to ").number(limit / r.unit).add(r.name).add(" (ulimit ").add(r.option).add(")")
 }

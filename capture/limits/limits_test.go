@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dies says how this program is to end, if it is started for that.
+// dies is how this program is to end, if it is started for that.
 const dies = "UNSPOOL_LIMITS_DIES"
 
 var large [][]byte

@@ -16,7 +16,7 @@ var overrideWrite func(fd uintptr, p unsafe.Pointer, n int32) int32 = write
 // statusFailure is the exit status for a failure of the program itself.
 const statusFailure = 125
 
-// fatal says that the runtime has begun to say what ends the process.
+// fatal means that the runtime has begun to say what ends the process.
 var fatal bool
 
 const (

@@ -208,5 +208,5 @@ func (p *Priority) Highest() bool {
 // Restore gives up the precedence.
 func (p *Priority) Restore() { _, _ = p.client.askGranted(request{op: changePriority}, -1) }
 
-// String says what the precedence is.
+// String returns what the precedence is.
 func (p *Priority) String() string { return p.is }

@@ -45,10 +45,10 @@ const (
 	mostReadsOfOne = 6
 )
 
-// ErrEnded says that the opener is not there any more.
+// ErrEnded means that the opener is not there any more.
 var ErrEnded = errors.New("the process that opens files has ended")
 
-// ErrLate says that a process could not be read in time.
+// ErrLate means that a process could not be read in time.
 var ErrLate = errors.New("not read in time")
 
 // Start starts an opener with the rights of this process.
@@ -166,7 +166,7 @@ type bound struct {
 	waits bool
 }
 
-// begin says that an answer is waited for, until end is called.
+// begin notes that an answer is waited for, until end is called.
 func (b *bound) begin() (end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -270,7 +270,7 @@ func (c *Client) receive(p *answerWait, pid uint32, l *line, in *incoming, limit
 	return a, c.reads.fail(err)
 }
 
-// begin says how long the answer to a request about a process is waited for.
+// begin returns how long the answer to a request about a process is waited for.
 func (c *Client) begin(p *answerWait, pid uint32) (limit time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -109,7 +109,7 @@ func (t *inTime) ask(at place, r *request, fd int) (answer, error) {
 	return answer{fd: -1}, err
 }
 
-// begin says how long an answer is waited for, and what ends that.
+// begin returns how long an answer is waited for, and what ends that.
 func (t *inTime) begin(at place) (limit time.Duration, stop <-chan struct{}, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

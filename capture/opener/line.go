@@ -125,7 +125,7 @@ func header(message, rights []byte) (h unix.Msghdr) {
 	return h
 }
 
-// errWaiting says that an answer has not come yet.
+// errWaiting means that an answer has not come yet.
 const errWaiting = unix.EAGAIN
 
 // An incoming is what has come of an answer.
@@ -268,7 +268,7 @@ func (ls *lines) take() (*line, error) {
 	return l, nil
 }
 
-// giveBack says that nothing is under way on a line any more.
+// giveBack notes that nothing is under way on a line any more.
 func (ls *lines) giveBack(l *line) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -279,7 +279,7 @@ func (ls *lines) giveBack(l *line) {
 	ls.free = append(ls.free, l)
 }
 
-// end has all that is waited for fail.
+// end makes all waits fail.
 func (ls *lines) end() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

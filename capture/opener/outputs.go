@@ -94,7 +94,7 @@ func (o *Output) Remove() error {
 	return err
 }
 
-// GrantFolder has the opener remove a folder by RemoveFolders, or when this process ends, if it is empty
+// GrantFolder makes the opener remove a folder by RemoveFolders, or when this process ends, if it is empty
 // then.
 func (c *Client) GrantFolder(path string) error {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -24,7 +24,7 @@ func (s *shares) begin(pid uint32) bool {
 	return true
 }
 
-// end says that a request has been answered.
+// end notes that a request has been answered.
 func (s *shares) end(pid uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

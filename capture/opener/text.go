@@ -84,7 +84,7 @@ func (t *text) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Close has what is still to come be received in the background, which is no more than was asked for.
+// Close receives what is still to come in the background, which is no more than was asked for.
 func (t *text) Close() error {
 	if l := t.line; l != nil {
 		t.line, t.err = nil, fs.ErrClosed

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// errStalled says that the reader of a stream did not read in time.
+// errStalled means that the reader of a stream did not read in time.
 var errStalled = errors.New("its reader has stopped reading: what follows is left out")
 
 // Until returns a writer to a stream whose reader may stop reading. Until stop is closed a write takes as

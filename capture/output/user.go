@@ -41,7 +41,7 @@ func (u user) trusts(uid uint32) bool { return uid == 0 || uid == u.uid }
 // owns reports whether files of uid are the user's own. Under sudo, those of root are as well.
 func (u user) owns(uid uint32) bool { return uid == u.uid || u.root && uid == 0 }
 
-// others says who besides the user and root may write a directory, "" if nobody may. It does not check the
+// others returns who besides the user and root may write a directory, "" if nobody may. It does not check the
 // owner.
 func (u user) others(dir int, st *unix.Stat_t) string {
 	switch {

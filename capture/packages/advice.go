@@ -32,7 +32,7 @@ func IsDistributed(path string) bool {
 
 var distributed = regexp.MustCompile(`^/(usr|lib|lib32|lib64|libx32|bin|sbin)/`)
 
-// Install says how the debug symbols of files are installed, commands between backticks; "" if the distribution has no
+// Install returns how the debug symbols of files are installed, commands between backticks; "" if the distribution has no
 // packages of these, or no package has the files.
 func (s *System) Install(files []File) string {
 	ids := s.distribution()

@@ -38,7 +38,7 @@ type Walked struct {
 	SpaceID uint64
 	// Place is the file in which an incomplete walk ended, or says why it is none.
 	Place string
-	// Links says what was found of the callers of a stack that the copy cuts off, if that was looked for.
+	// Links is what was found of the callers of a stack that the copy cuts off, if that was looked for.
 	Links link.Outcome
 	// Pair is the stack by frame pointers if the two are to be compared, else nil.
 	Pair *Pair

@@ -27,7 +27,7 @@ type Options struct {
 	// that have got such names from Place (see output.File.KeepDated); 0 for the name Path.
 	Dated int
 
-	// Whole has a file take its name only when all of it has been written, by Close. If that fails, no file is left.
+	// Whole gives a file its name only when all of it has been written, by Close. If that fails, no file is left.
 	Whole bool
 
 	// Stop, unless nil, is closed when the recording is to end: from then on the reader of a stream has
@@ -352,7 +352,7 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	w.ids = append(w.ids, b)
 }
 
-// KeepPerfMaps has the recording keep perf maps, in the place of those that were given before. In a pipe they are left
+// KeepPerfMaps makes the recording keep perf maps, in the place of those that were given before. In a pipe they are left
 // out.
 func (w *Writer) KeepPerfMaps(maps []PerfMap) {
 	if w.pipe || w.closed {

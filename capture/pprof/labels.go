@@ -73,7 +73,7 @@ func (l *labels) put(sample *proto.Sample, s *profile.Sample) {
 	sample.NumLabel, sample.NumUnit, sample.Label = numbers, units, texts
 }
 
-// comments says where a profile is from and what it lacks, a line each.
+// comments returns where a profile is from and what it lacks, a line each.
 func comments(p *profile.Profile) []string {
 	var c []string
 	add := func(format string, args ...any) { c = append(c, human.Printable(fmt.Sprintf(format, args...))) }

@@ -69,7 +69,7 @@ func (v *values) add(name, unit string) int {
 	return len(v.types) - 1
 }
 
-// describe says which values there are.
+// describe returns which values there are.
 func (v *values) describe(out *proto.Profile) {
 	out.SampleType = v.types
 	if v.main < 0 {

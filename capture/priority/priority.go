@@ -93,7 +93,7 @@ const realTimeText = "real-time "
 // SaysRealTime reports whether what [Raised.String] says is real-time priority.
 func SaysRealTime(what string) bool { return strings.HasPrefix(what, realTimeText) }
 
-// String says what was raised: "real-time 1", "nice -10", "nice -10, autogroup -20", or "ordinary".
+// String returns what was raised: "real-time 1", "nice -10", "nice -10, autogroup -20", or "ordinary".
 func (r *Raised) String() string {
 	switch {
 	case r != nil && r.level > 0:
@@ -106,7 +106,7 @@ func (r *Raised) String() string {
 	return fmt.Sprintf("nice %d", recorderNice)
 }
 
-// Try says what Raise may do here, by doing it to a thread for a moment, and whether that is real-time
+// Try returns what Raise may do here, by doing it to a thread for a moment, and whether that is real-time
 // priority.
 func Try() (what string, isRealTime bool) {
 	done := make(chan *Raised)

@@ -274,7 +274,7 @@ func (b *builder) resolve(im *image, off uint64, returned bool) int32 {
 	return i
 }
 
-// function says which function of an image a frame is in. Without room for names it stays one without a function.
+// function returns which function of an image a frame is in. Without room for names it stays one without a function.
 func (b *builder) function(f *Frame, fn symbols.Func, image string, has *shares) {
 	if n, ok := b.named(fn.Name, has); ok {
 		f.Name, f.Symbol, f.Known, f.Addr = n.text, n.symbol, true, fn.Entry

@@ -80,7 +80,7 @@ func (m wallSpan) findAfter(c Clock, from time.Time) time.Time {
 	return t
 }
 
-// When says when the samples were taken, in the local zone, "" if nothing is known of that.
+// When returns when the samples were taken, in the local zone, "" if nothing is known of that.
 func (p *Profile) When() string {
 	switch {
 	case !p.Began.IsZero():

@@ -125,7 +125,7 @@ func (c *commandLines) longest(pid uint32) (s span) {
 	return s
 }
 
-// problem says what there was no room for, "" for nothing.
+// problem returns what there was no room for, "" for nothing.
 func (c *commandLines) problem() string {
 	if c.leftOut == 0 {
 		return ""

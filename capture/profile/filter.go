@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Filter says which samples are loaded. One has to pass every field that is set; all pass the zero value.
+// Filter is which samples are loaded. One has to pass every field that is set; all pass the zero value.
 type Filter struct {
 	// names, or patterns in which * stands for any text, ? for a character, [a-z] for one of these
 	Comms []string

@@ -64,7 +64,7 @@ type Options struct {
 	// Lines reports whether to look up all addresses in the images' debugging information, for source lines and
 	// inlined functions.
 	Lines bool
-	// Functions says that functions are enough, as in Profile.ByFunction: frames have no PC. The tree of a large
+	// Functions means that functions are enough, as in Profile.ByFunction: frames have no PC. The tree of a large
 	// recording is several times smaller then.
 	Functions bool
 	// CPUs keeps the samples of different CPUs apart.
@@ -72,7 +72,7 @@ type Options struct {
 	// Processes puts a frame of the kind Process above each stack, if there are processes of several names. A
 	// Watcher does not expect that.
 	Processes bool
-	// Filter says which samples count. Of other threads' samples, only the times count, for First and Duration.
+	// Filter is which samples count. Of other threads' samples, only the times count, for First and Duration.
 	Filter Filter
 	// Timeline, if set, is given every sample. Its nodes are those of the profile once Load has returned.
 	Timeline *Timeline

@@ -43,7 +43,7 @@ func (l *loader) refuse(key uint64, t *Thread) {
 	l.refusedOf[key] = r
 }
 
-// A NothingError says that no sample passes the filter, and what the recording has instead.
+// A NothingError means that no sample passes the filter, and what the recording has instead.
 type NothingError struct{ text string }
 
 func (e *NothingError) Error() string { return e.text }
@@ -82,7 +82,7 @@ func (l *loader) nothingInWords() string {
 		strings.TrimRight(within, " "), have)
 }
 
-// span says how long the recording is and, if it is known, when it was made.
+// span returns how long the recording is and, if it is known, when it was made.
 func (p *part) span() string {
 	text := fmt.Sprintf("%.1f s", nanoseconds(p.last-p.first).Seconds())
 	if began := p.wall(p.first); !began.IsZero() {

@@ -9,7 +9,7 @@ import (
 	"unspool/vmas"
 )
 
-// Kind says what sort of code a frame is.
+// Kind is what sort of code a frame is.
 type Kind uint8
 
 const (
@@ -88,7 +88,7 @@ type Thread struct {
 	Program string
 }
 
-// End says why the user part of a stack ends where it does.
+// End is why the user part of a stack ends where it does.
 type End uint8
 
 // Unsaid is the End of stacks without a user part, and in recordings that do not say. The others are unwind's

@@ -7,7 +7,7 @@ import (
 	"unspool/vmas"
 )
 
-// ForgottenNotes says what address spaces had no room for, a line each; nil if there was room for all.
+// ForgottenNotes returns what address spaces had no room for, a line each; nil if there was room for all.
 func ForgottenNotes(f vmas.Forgotten) (notes []string) {
 	if f.Processes > 0 {
 		notes = append(notes, fmt.Sprintf("more than %s processes ran at a time, or their ends are not recorded; "+

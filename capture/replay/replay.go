@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind says what a record is about, and which fields of its [Change] are set.
+// Kind is what a record is about, and which fields of its [Change] are set.
 type Kind uint8
 
 const (
@@ -51,7 +51,7 @@ type Change struct {
 	Comm []byte
 	Exec bool // the process executes another program: all its mappings are gone
 
-	// MadeUp says that the FORK is not from the kernel: the recording tool wrote it for a process or thread
+	// MadeUp means that the FORK is not from the kernel: the recording tool wrote it for a process or thread
 	// that ran before the recording began. Such a process does not inherit the mappings of its parent.
 	MadeUp bool
 
@@ -81,7 +81,7 @@ func (c *Change) KernelSymbol() (name string, addr uint64) {
 // Replay applies records to a table. They must come in the order of time.
 type Replay struct {
 	table *vmas.Table
-	// named says that a COMM makes a process known.
+	// named means that a COMM makes a process known.
 	named bool
 
 	exits  []exit           // exits that are not applied yet, in order of time

@@ -9,7 +9,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// Difference says what is compared of two recordings, and how it is printed.
+// Difference is what is compared of two recordings, and how it is printed.
 type Difference struct {
 	Options
 	Files [2]string // names of the recordings
@@ -138,7 +138,7 @@ const (
 	byChance         // perhaps
 )
 
-// why says why a row has changed, and gives the change by which it is sorted: that of itself, or that with what it
+// why returns why a row has changed, and gives the change by which it is sorted: that of itself, or that with what it
 // calls where only one recording has the row, or it has changed by that alone.
 func (c *pairView) why(x *change) (why int, by *difference.Change) {
 	self, total := c.significant(&x.self), c.significant(&x.total)

@@ -59,7 +59,7 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 	return out.w.Flush()
 }
 
-// sum says how much all of an event's samples stand for on both sides.
+// sum returns how much all of an event's samples stand for on both sides.
 func (out *printer) sum(c *pairView) {
 	name, quantity := "CPU time", func(n float64) string { return fmt.Sprintf("%.2f s", n) }
 	if !c.timed() {
@@ -148,7 +148,7 @@ func (c *pairView) alone(x *change) bool {
 	return why == byCallees
 }
 
-// rest says how many rows of a list are not shown: of the first n, which have changed, and of the others, by
+// rest returns how many rows of a list are not shown: of the first n, which have changed, and of the others, by
 // how much these differ at most.
 func (out *printer) rest(c *pairView, list []change, shown, n int, what string) {
 	say := func(text string) { out.line(out.dim(out.cut("… and "+text, out.o.Width))) }

@@ -55,7 +55,7 @@ func (out *printer) differentTree(c *pairView) error {
 	return nil
 }
 
-// shown says which nodes of the tree are shown: those that have changed and are not below the limit in
+// shown returns which nodes of the tree are shown: those that have changed and are not below the limit in
 // percent, and what leads to them.
 func (c *pairView) shown(list []difference.Change, limit float64) []bool {
 	shown := make([]bool, len(list))

@@ -72,7 +72,7 @@ func findNameless(p *profile.Profile) *namelessness {
 	return n
 }
 
-// nameless says which share of the stacks goes through code without names, where most of that is, and of which files
+// nameless returns which share of the stacks goes through code without names, where most of that is, and of which files
 // and runtimes they can be had and how: a line for the files, and one for each kind of generated code. There are none
 // if it is little.
 func (out *printer) nameless(p *profile.Profile) (lines []string) {
@@ -148,7 +148,7 @@ func (out *printer) isNoted(p *profile.Profile, file string) bool {
 	return false
 }
 
-// advice says how the names of images are to be had, and of which of them.
+// advice returns how the names of images are to be had, and of which of them.
 func (out *printer) advice(p *profile.Profile, images []int32) (how string, of []int32) {
 	var files []profile.Image
 	var asked []int32

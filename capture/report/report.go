@@ -14,7 +14,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// Advice says how the names of files are to be had, "" if it does not know, and by file whether it is one of
+// Advice is how the names of files are to be had, "" if it does not know, and by file whether it is one of
 // those.
 type Advice func(files []profile.Image) (how string, of []bool)
 
@@ -198,7 +198,7 @@ func (out *printer) once(name, value string) {
 	out.said[name] = value
 }
 
-// header says what was recorded; the first line, the file's name, has a name of its own.
+// header returns what was recorded; the first line, the file's name, has a name of its own.
 func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 	out.field(file, human.Clean(out.o.File))
 	var words []string
@@ -243,7 +243,7 @@ func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 	}
 }
 
-// whole says what 100 % of an event's samples are, and of which programs.
+// whole returns what 100 % of an event's samples are, and of which programs.
 func (out *printer) whole(p *profile.Profile, event int32) {
 	out.field("100 % is", p.WholeOf(event))
 	if out.o.Programs {
@@ -268,7 +268,7 @@ func outcomes(p *profile.Profile) (stacks uint64, ended map[profile.End]uint64) 
 	return stacks, ended
 }
 
-// stacks says how many user stacks are complete, and why the others are not; "" if the recording does not
+// stacks returns how many user stacks are complete, and why the others are not; "" if the recording does not
 // have that.
 func stacks(p *profile.Profile) string {
 	all, ended := outcomes(p)

@@ -10,7 +10,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// table says what the rows of a table are: functions, images, source files or lines. Each frame belongs to
+// table is what the rows of a table are: functions, images, source files or lines. Each frame belongs to
 // one row, but for processes.
 type table struct {
 	what string  // what a row is, in the singular

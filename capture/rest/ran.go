@@ -31,7 +31,7 @@ type runTime struct {
 	n    int
 }
 
-// begin says how long a thread has run, nil if that cannot be known. A thread of real-time priority is not
+// begin returns how long a thread has run, nil if that cannot be known. A thread of real-time priority is not
 // kept from running by a signal to another one: the kernel moves it to another CPU at once. It may have got
 // that since it was last asked for.
 func (r runtimes) begin(tid uint32) *runTime {

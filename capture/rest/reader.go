@@ -107,7 +107,7 @@ const sliceLength = 100 * time.Microsecond
 
 // precede gives this thread precedence over the others of this process, if these have real-time priority and it is not
 // the highest: while one of them has its turn, the sampled thread can get on elsewhere. Otherwise it asks for short
-// turns. isFirst says that it always gets the CPU at once.
+// turns. isFirst reports whether it always gets the CPU at once.
 func precede() (isFirst bool, err error) {
 	is, err := unix.SchedGetAttr(0, 0)
 	if err != nil {

@@ -95,10 +95,10 @@ func (h *head) fits(most uint64) bool {
 	return true
 }
 
-// Release says that what Find returned last is not needed any more.
+// Release notes that what Find returned last is not needed any more.
 func (s *Stacks) Release() { s.shared.words[taken].Store(s.pos) }
 
-// Ends says where the outermost frame of a thread's stack is, 0 if that is not known. The stack is read as
+// Ends notes where the outermost frame of a thread's stack is, 0 if that is not known. The stack is read as
 // far as that the next time.
 func (s *Stacks) Ends(tid uint32, at uint64) {
 	t, isKnown := s.shared.thread(tid)
@@ -113,7 +113,7 @@ func (s *Stacks) Ends(tid uint32, at uint64) {
 	set(&t.stack, uint64(depthOf(tid, at)))
 }
 
-// Skips says that there is a large frame in a thread's stack, from its SP to near its end, that need not be
+// Skips notes that there is a large frame in a thread's stack, from its SP to near its end, that need not be
 // read. It is for a thread of which Ends has said something.
 func (s *Stacks) Skips(tid uint32, large, above uint64) {
 	if t, isKnown := s.shared.thread(tid); isKnown {
@@ -122,7 +122,7 @@ func (s *Stacks) Skips(tid uint32, large, above uint64) {
 	}
 }
 
-// Grows says that a thread runs Go, and how its goroutines get larger stacks.
+// Grows notes that a thread runs Go, and how its goroutines get larger stacks.
 func (s *Stacks) Grows(tid uint32, g Growth) {
 	t, isKnown := s.shared.thread(tid)
 	if !isKnown {

@@ -64,7 +64,7 @@ func (k *shape) isIn(copyEnd uint64) bool {
 	return k.end != 0 && (k.end <= copyEnd || k.end-copyEnd > farthest)
 }
 
-// find says what is to be read of the stack of a sample, of whose thread k is known. If morestack was called,
+// find returns what is to be read of the stack of a sample, of whose thread k is known. If morestack was called,
 // whose SP that is, this is the stack of a goroutine.
 func find(memory *process.MemoryReader, s *perfring.Sample, k *shape, morestack uint64, h *head) (w wanted,
 	of goroutineStack) {

@@ -56,7 +56,7 @@ func (w wish) with(sp, addr uint64) (both wish, ok bool) {
 	return wishFor(sp, low, max(size, addr+8-low)), w.isFor(sp) && addr+8-low <= most
 }
 
-// Wishes says that a walk over the stack of a thread, which has begun at sp, has lacked the word at addr. It reports
+// Wishes notes that a walk over the stack of a thread, which has begun at sp, has lacked the word at addr. It reports
 // whether that is to be read from now on: it may be that it was, in vain.
 func (s *Stacks) Wishes(tid uint32, sp, addr uint64) (isNew bool) {
 	t, isKnown := s.shared.thread(tid)

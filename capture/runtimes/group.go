@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Written says what a process has written about the code that it generated.
+// Written is what a process has written about the code that it generated.
 type Written uint8
 
 const (
@@ -74,7 +74,7 @@ func (g *Group) Who() string {
 	return fmt.Sprintf("%s (process %d)", name, g.PID)
 }
 
-// Advice says what to do for the names of their code.
+// Advice returns what to do for the names of their code.
 func (g *Group) Advice() string {
 	pid := g.PID
 	if !g.Runs {

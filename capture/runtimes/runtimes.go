@@ -17,13 +17,13 @@ import (
 // A Runtime generates code.
 type Runtime struct {
 	Name string
-	// Interprets says that without what Names asks for, functions have no code of their own, and are not in stacks.
+	// Interprets means that without what Names asks for, functions have no code of their own, and are not in stacks.
 	Interprets bool
 
 	files   []string // patterns of the names of files that such a process maps, without their folders
 	names   string   // what to do for names
 	running string   // the same for a process that runs, where PID stands for its PID; "" for nothing
-	// frames is what to do for frame pointers, and keeps a word of its command line that says that it was done; ""
+	// frames is what to do for frame pointers, and keeps a word of its command line that means that it was done; ""
 	// where the code has them anyway.
 	frames, keeps string
 }
@@ -82,7 +82,7 @@ func (r *Runtime) has(base string) bool {
 	return false
 }
 
-// Names says what to do for the names of a process's code. pid is that of one that runs, 0 for one that has ended.
+// Names returns what to do for the names of a process's code. pid is that of one that runs, 0 for one that has ended.
 func (r *Runtime) Names(pid uint32) string {
 	switch {
 	case r == nil:
@@ -93,7 +93,7 @@ func (r *Runtime) Names(pid uint32) string {
 	return strings.Replace(r.running, "PID", strconv.FormatUint(uint64(pid), 10), 1)
 }
 
-// Frames says what to do for stacks through the code, "" where nothing can be done, or nothing has to.
+// Frames returns what to do for stacks through the code, "" where nothing can be done, or nothing has to.
 func (r *Runtime) Frames() string {
 	if r == nil {
 		return ""

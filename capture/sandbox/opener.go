@@ -11,9 +11,9 @@ import (
 type Opening struct {
 	Dirs    []int // open directories in which it makes, renames and removes files
 	Parents []int // open directories in which it removes empty directories
-	// Names says that it opens what names of generated code are in, and looks at nothing else of processes.
+	// Names means that it opens what names of generated code are in, and looks at nothing else of processes.
 	Names bool
-	// Files says that it only opens files of this machine, with the rights of who reads a recording; Confined
+	// Files means that it only opens files of this machine, with the rights of who reads a recording; Confined
 	// says that this is a process that [ConfineReader] confines.
 	Files, Confined bool
 }

@@ -23,7 +23,7 @@ type Reading struct {
 	Paths   []string
 	Fetches bool // it asks servers
 	Serves  bool // it answers over sockets that listen already
-	// Terminal says that it changes how its terminal takes keys, and that back.
+	// Terminal means that it changes how its terminal takes keys, and that back.
 	Terminal bool
 	// Programs are the names of those that it runs, which have the same rights as the process. It gives up
 	// less for their sake.

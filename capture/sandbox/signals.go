@@ -12,7 +12,7 @@ import (
 // roomNeeded is how many signals have to find room in the queue of this user: one for each thread.
 const roomNeeded = 256
 
-// errNoSignals says why something cannot be done on every thread.
+// errNoSignals is why something cannot be done on every thread.
 var errNoSignals = errors.New("no room for signals of this user: raise 'ulimit -i'")
 
 // roomForSignals makes sure that every thread of this process can be sent a signal. Go's runtime makes a system call

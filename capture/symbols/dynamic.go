@@ -117,7 +117,7 @@ func (f *elfFile) countDynamic(tags map[std.DynTag]uint64) (uint64, error) {
 	return last, err
 }
 
-// errNoHash says that the end of the dynamic symbols is not known.
+// errNoHash means that the end of the dynamic symbols is not known.
 var errNoHash = errors.New("dynamic symbols without a hash table")
 
 // words yields up to n words at a virtual address, until yield returns false. That the segment ends before is an

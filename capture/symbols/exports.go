@@ -9,7 +9,7 @@ import (
 // An Export is a function of an image that other images can call by name.
 type Export struct {
 	Addr uint64 // a virtual address of the image
-	// Chosen says that the function at Addr returns at run time the one to call (STT_GNU_IFUNC).
+	// Chosen means that the function at Addr returns at run time the one to call (STT_GNU_IFUNC).
 	Chosen bool
 }
 

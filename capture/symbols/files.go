@@ -23,7 +23,7 @@ import (
 // ID counts); the files that were open when the recording ended; for files in memory, a recorded file with
 // that build ID; and last debuginfod.
 
-// BuildIDError says that a file is not the recorded one.
+// BuildIDError means that a file is not the recorded one.
 type BuildIDError struct {
 	Path            string // of the file
 	Recorded, Found []byte
@@ -146,7 +146,7 @@ func (im *Image) openInPlace(path string) (*process.OpenFile, *elfFile, error) {
 	return file, f, nil
 }
 
-// errRewritten says that a file may have other code than the one that was mapped.
+// errRewritten means that a file may have other code than the one that was mapped.
 var errRewritten = errors.New("written to since it was recorded")
 
 // checkAge returns an error if a file was written to after the recording.

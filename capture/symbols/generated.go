@@ -25,7 +25,7 @@ type Generated struct {
 // one at which the process lived, 0 if unknown.
 type KeptMap func(pid uint32, time uint64) (r io.ReadCloser, number uint32)
 
-// SetKeptMaps says where perf maps are that the recording has kept.
+// SetKeptMaps tells where perf maps are that the recording has kept.
 func (s *Symbolizer) SetKeptMaps(of KeptMap) { s.keptMap = of }
 
 // Generated returns the names of the code that a process generated. dump is the path of the jitdump that the

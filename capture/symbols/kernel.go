@@ -25,7 +25,7 @@ import (
 // KernelImage is the image of kernel functions outside modules.
 const KernelImage = "[kernel]"
 
-// KernelID says which kernel was recorded, so that the names of another kernel are never used. Unknown fields
+// KernelID is which kernel was recorded, so that the names of another kernel are never used. Unknown fields
 // are zero.
 type KernelID struct {
 	BuildID []byte
@@ -46,14 +46,14 @@ type kernel struct {
 	shift  uint64       // recorded address minus present address, modulo 2^64
 }
 
-// imageRange says that the addresses from start up to end belong to an image: KernelImage, or a module
+// imageRange means that the addresses from start up to end belong to an image: KernelImage, or a module
 // as "[name]".
 type imageRange struct {
 	start, end uint64
 	image      string
 }
 
-// SetKernel says which kernel the recording's addresses belong to. Without it they are taken for addresses of
+// SetKernel tells which kernel the recording's addresses belong to. Without it they are taken for addresses of
 // the running kernel.
 func (s *Symbolizer) SetKernel(id KernelID) { s.kernel = kernel{id: id} }
 

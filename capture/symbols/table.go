@@ -38,7 +38,7 @@ type entry struct {
 	name uint32
 }
 
-// ErrNoSymbols says that an ELF file names no function.
+// ErrNoSymbols means that an ELF file names no function.
 var ErrNoSymbols = errors.New("no symbols")
 
 // table reads the functions of f: those of .symtab; else those of its separate debug file; else those in a

@@ -147,7 +147,7 @@ func (l *Live) finish(at int) error {
 	return l.send(false)
 }
 
-// send writes the frame. must says that it is not left out however slow the reader is.
+// send writes the frame. must means that it is not left out however slow the reader is.
 func (l *Live) send(must bool) error {
 	defer func() { l.buf = l.buf[:0] }()
 	return l.out.send(l.buf, must)
@@ -242,7 +242,7 @@ func (l *Live) tell() error {
 	return l.log(l.now(), fmt.Sprintf("Lost %d samples or other frames: the capture was not read in time", n))
 }
 
-// Waits says that the reader has not taken all yet.
+// Waits means that the reader has not taken all yet.
 func (l *Live) Waits() bool { return l.out.stream && l.out.waits() }
 
 // Written is how many bytes were written.

@@ -84,7 +84,7 @@ func set(fd, flags int) error {
 	return err
 }
 
-// send queues a frame, and writes what is queued once that is much. must says that it is queued in any case.
+// send queues a frame, and writes what is queued once that is much. must means that it is queued in any case.
 // The error is that of an earlier write, or of this one.
 //
 // A reader that sleeps is woken by a write into an empty pipe, which costs more than the rest of it. Frames

@@ -337,7 +337,7 @@ func (w *Writer) Finish() error {
 	return w.err
 }
 
-// lost says how many of something were lost.
+// lost returns how many of something were lost.
 func lost(n uint64, one, many string) string {
 	if n == 1 {
 		return "1 " + one + " was lost"

@@ -91,7 +91,7 @@ func (s *screen) header() string {
 	return text
 }
 
-// summary says how much the snapshot is of.
+// summary returns how much the snapshot is of.
 func (n *snapshot) summary() string {
 	text := fmt.Sprintf("%s in %s", human.Plural(n.samples, "sample"), human.Duration(n.span))
 	switch {
@@ -197,7 +197,7 @@ func (s *screen) list(columns, room int) (titles string, lines []string) {
 	return titles, lines
 }
 
-// nothing says why there are no rows.
+// nothing returns why there are no rows.
 func (s *screen) nothing() string {
 	if s.filter != "" {
 		return fmt.Sprintf("  nothing in these samples has %q in its name", human.Clean(s.filter))

@@ -282,7 +282,7 @@ func (s *screen) pushChildren(stack []row, r row) []row {
 	return stack
 }
 
-// matches says which nodes of a tree pass a filter: those with its text, and all above and below these. Its
+// matches is which nodes of a tree pass a filter: those with its text, and all above and below these. Its
 // zero value lets all pass.
 type matches struct {
 	itself, above, below []bool // by node: it has the text, or one above or below it has

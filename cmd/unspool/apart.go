@@ -24,7 +24,7 @@ import (
 
 // A confined process cannot look names up, which another format than perf.data, or a comparison, needs. So
 // such a recording is made by a process of its own, and read by this one. A pair of sockets connects the two:
-// a byte, or the end of this process, asks the recording to end; a byte back says that there is a recording,
+// a byte, or the end of this process, asks the recording to end; a byte back means that there is a recording,
 // and what follows it, up to the end, is what there is to know besides.
 
 // spoolFlag is the option of such a process.
@@ -61,7 +61,7 @@ func (s *spooled) Set(text string) (err error) {
 	return err
 }
 
-// recordingMade is the byte that says that there is a recording.
+// recordingMade is the byte that means that there is a recording.
 const recordingMade = 1
 
 func (f *recordFlags) addSpool(fl *pflag.FlagSet) {
@@ -188,7 +188,7 @@ func (f *recordFlags) beSpooled(o *capture.Options) (err error) {
 	return err
 }
 
-// toldBesides says that there is a recording, and what the other process is to know besides.
+// toldBesides tells the other process that there is a recording, and what else it has to know.
 func (f *recordFlags) toldBesides(besides []byte) {
 	for rest := append([]byte{recordingMade}, besides...); len(rest) > 0; {
 		n, err := unix.Write(f.spool.asked, rest)

@@ -41,7 +41,7 @@ func (g *callGraph) Set(text string) error {
 	return nil
 }
 
-// remark says what a kind means here that sounds as if it did something else; "" for all others.
+// remark returns what a kind means here that sounds as if it did something else; "" for all others.
 func (g *callGraph) remark() string {
 	switch g.kind {
 	case "fp", "lbr":

@@ -45,7 +45,7 @@ type confinement struct {
 	folder string              // for temporary files
 }
 
-// confine has a recording give up its rights once it has begun, but for what it asks an opener for.
+// confine makes a recording give up its rights once it has begun, but for what it asks an opener for.
 func (f *recordFlags) confine(o *capture.Options, stats *outfile.Place) (*confinement, error) {
 	c := &confinement{}
 	if !f.sandbox {
@@ -94,7 +94,7 @@ func raised(do func() error) error {
 	return errors.Join(do(), sandbox.Lower())
 }
 
-// close has the opener remove the temporary folders, which are empty, and ends it.
+// close tells the opener to remove the temporary folders, which are empty, and ends it.
 func (c *confinement) close() {
 	if c == nil {
 		return

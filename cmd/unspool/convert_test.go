@@ -23,7 +23,7 @@ import (
 )
 
 // perfRecord has perf record a command with raw stacks, with the option "-" into a pipe. perf 6.1 aborts when
-// another test records the whole system at the same time: see README's limits.
+// another test records the whole system at the same time: see 'unspool help limits'.
 func perfRecord(t testing.TB, options []string, command ...string) (path string) {
 	t.Helper()
 	needRoot(t)

@@ -62,7 +62,7 @@ func diagnose(pids []int) []doctor.Check {
 	return append(doctor.Run(pids), checkConfinement())
 }
 
-// checkConfinement says which rights a recording, and what reads it, give up on this system, by trying it in
+// checkConfinement returns which rights a recording, and what reads it, give up on this system, by trying it in
 // other processes.
 func checkConfinement() doctor.Check {
 	c := doctor.Check{Name: "confinement"}

@@ -34,7 +34,7 @@ func frontProgram(t *testing.T) string {
 	return path
 }
 
-// convertedFromPipe has perf record a command into a pipe from which unspool reads, as README says, and
+// convertedFromPipe has perf record a command into a pipe from which unspool reads, as the manual says, and
 // returns what came through the pipe, and what was made of it.
 func convertedFromPipe(t *testing.T, options []string, command ...string) (raw, out string) {
 	t.Helper()

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// README's chapter for developers says which package may import which. TestImports reads its table.
+// CONTRIBUTING lists which package may import which. TestImports reads its table.
 const (
-	chapter      = "../../README.md"
+	chapter      = "../../.github/CONTRIBUTING.md"
 	chapterTable = "<!-- imports -->"
 )
 

@@ -195,7 +195,7 @@ func decode(code []byte, addr uint64) (found []instruction) {
 	return found
 }
 
-// movesStack says that an instruction changes SP or BP, other than for a call.
+// movesStack reports whether an instruction changes SP or BP, other than for a call.
 func (in instruction) movesStack() bool {
 	switch in.Op {
 	case x86asm.PUSH, x86asm.POP, x86asm.LEAVE, x86asm.RET:

@@ -19,7 +19,7 @@ type keptNames struct {
 	cache *buildidcache.Client // nil if they do not go there
 }
 
-// keepNames has a recording keep the files whose names are wanted.
+// keepNames makes a recording keep the files whose names are wanted.
 func (f *recordFlags) keepNames(o *capture.Options) (k keptNames, err error) {
 	if f.exports() && f.symbols {
 		o.Sampled, o.KeepFiles = f.handOn, math.MaxInt64
@@ -37,7 +37,7 @@ func (f *recordFlags) keepNames(o *capture.Options) (k keptNames, err error) {
 	return k, k.cache.Start()
 }
 
-// tell says what the cache has got, once it has it.
+// tell prints what the cache has got, once it has it.
 func (k keptNames) tell(quiet bool) {
 	if k.cache == nil {
 		return

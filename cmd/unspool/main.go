@@ -67,7 +67,8 @@ plain callchains. No byte of a stack is ever written.`,
 	status := 0
 	root.AddCommand(recordCommand(&status), convertCommand(), reportCommand(), compareCommand(&status),
 		doctorCommand(&status), topCommand(&status))
-	root.AddCommand(checkCommand(&status), liveUnwinderCommand(), jsonTopic(), eventsTopic(), manCommand())
+	root.AddCommand(checkCommand(&status), liveUnwinderCommand(), manCommand())
+	root.AddCommand(topics()...)
 	root.SetHelpCommand(helpCommand())
 	ownCompletion(root)
 	ownUsage(root)

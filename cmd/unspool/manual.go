@@ -24,35 +24,39 @@ import (
 //go:embed manual
 var manual embed.FS
 
-// jsonTopic is not a command: 'unspool help json' prints its text.
-func jsonTopic() *cobra.Command {
-	text, err := manual.ReadFile("manual/json.txt")
-	if err != nil {
-		panic(err) // it is part of the program
+// topics returns the help topics, which are not commands: 'unspool help NAME' prints the text of manual/NAME.txt.
+func topics() (all []*cobra.Command) {
+	for _, t := range []struct{ name, short string }{
+		{"events", "What can be sampled with -e"},
+		{"formats", "Which formats there are, and how files are written"},
+		{"json", "What --stats and --json write"},
+		{"limits", "What unspool cannot do"},
+		{"names", "Where names of functions come from"},
+		{"security", "What is trusted, bounded and confined"},
+	} {
+		text, err := manual.ReadFile("manual/" + t.name + ".txt")
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		long := strings.TrimSpace(string(text))
+		if t.name == "events" {
+			long = strings.Replace(long, "NAMES", eventNames(), 1)
+		}
+		all = append(all, &cobra.Command{
+			Use:                   t.name,
+			Short:                 t.short,
+			Long:                  long,
+			DisableFlagsInUseLine: true,
+		})
 	}
-	return &cobra.Command{
-		Use:                   "json",
-		Short:                 "What --stats and --json write",
-		Long:                  strings.TrimSpace(string(text)),
-		DisableFlagsInUseLine: true,
-	}
+	return all
 }
 
-// eventsTopic is not a command: 'unspool help events' lists what -e takes.
-func eventsTopic() *cobra.Command {
-	text, err := manual.ReadFile("manual/events.txt")
-	if err != nil {
-		panic(err) // it is part of the program
-	}
+// eventNames returns the names of events, in lines like those of manual/events.txt.
+func eventNames() string {
 	const columns = 78
 	known := slices.DeleteFunc(perfring.EventNames(""), func(n string) bool { return strings.HasSuffix(n, ":") })
-	names := strings.Join(human.Wrap(strings.Join(known, " "), columns-2), "\n  ")
-	return &cobra.Command{
-		Use:                   "events",
-		Short:                 "What can be sampled with -e",
-		Long:                  strings.Replace(strings.TrimSpace(string(text)), "NAMES", names, 1),
-		DisableFlagsInUseLine: true,
-	}
+	return strings.Join(human.Wrap(strings.Join(known, " "), columns-2), "\n  ")
 }
 
 // manCommand writes the manual pages; `make install` calls it.

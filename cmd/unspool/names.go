@@ -97,7 +97,7 @@ func (f *nameFlags) closeFiles() {
 	f.files = nil
 }
 
-// advice says how the names of a recording's files are to be had: by which packages of the system that they are of, or
+// advice returns how the names of a recording's files are to be had: by which packages of the system that they are of, or
 // from a server.
 func (f *nameFlags) advice(p *profile.Profile) report.Advice {
 	return func(images []profile.Image) (how string, of []bool) {

@@ -183,7 +183,7 @@ type written struct {
 	file string // what it is called
 	args func(s *stage, path string) []string
 
-	// old says that the file is there, and is kept as .old; beside is what is written beside it meanwhile.
+	// old means that the file is there, and is kept as .old; beside is what is written beside it meanwhile.
 	// Then these are what is in the way.
 	old    bool
 	beside string

@@ -39,7 +39,7 @@ type pagerProcess struct {
 	waited bool
 }
 
-// waitForText has the shell run the pager when there is a line before the text, and none if there is not.
+// waitForText makes the shell run the pager when there is a line before the text, and none if there is not.
 const waitForText = "IFS= read -r go || exit 0\n"
 
 // startPager starts the user's pager for a terminal, nil if there is to be none.

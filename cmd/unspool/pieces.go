@@ -35,7 +35,7 @@ func (f *reportFlags) pieces(path string, pages *pagerProcess) error {
 	return errors.Join(werr, err)
 }
 
-// pieceInWords says when the samples of a file were taken, as far as it says so.
+// pieceInWords returns when the samples of a file were taken, as far as it says so.
 func pieceInWords(p *perfdata.Piece) string {
 	switch {
 	case p.Err != nil:

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A missingProcess says that there is no process with a name, or of a user.
+// A missingProcess means that there is no process with a name, or of a user.
 type missingProcess struct{ message string }
 
 func (e *missingProcess) Error() string { return e.message }

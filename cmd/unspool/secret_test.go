@@ -33,7 +33,7 @@ func newSecret() secret {
 
 func (s secret) digits() string { return hex.EncodeToString(s.bytes) }
 
-// in says which part of the secret is in b: eight bytes of it are enough, one
+// in returns which part of the secret is in b: eight bytes of it are enough, one
 // word of a stack.
 func (s secret) in(b []byte) string {
 	for at := 0; at+8 <= len(s.bytes); at++ {

@@ -9,7 +9,7 @@ import (
 )
 
 // A process that records for another one sends it the files whose names are wanted, which may be gone, over
-// the socket between them: a byte for each, with its descriptor, before the byte that says that there is a
+// the socket between them: a byte for each, with its descriptor, before the byte that means that there is a
 // recording.
 
 // fileComes is the byte that a descriptor comes with.

@@ -127,7 +127,7 @@ func (f *targetFlags) processes(quiet bool) ([]int, error) {
 	}
 }
 
-// ended says that what was recorded has ended, which were these processes, and what records one that comes back.
+// ended means that what was recorded has ended, which were these processes, and what records one that comes back.
 func (f *targetFlags) ended(pids []int) string {
 	names := slices.DeleteFunc(slices.Clone(f.pids), numeric)
 	switch {

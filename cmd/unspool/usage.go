@@ -200,7 +200,7 @@ func didYouMean(c *cobra.Command, name, prefix string) string {
 	return ": did you mean " + prefix + strings.Join(near, " or "+prefix) + "?"
 }
 
-// invalidValue says what the value of an option must be.
+// invalidValue returns what the value of an option must be.
 func invalidValue(f *pflag.Flag, value string, err error) error {
 	given := optionName(f) + " " + quoted(value)
 	if f.Value.Type() == "bool" {
@@ -221,7 +221,7 @@ func quoted(value string) string {
 	return value
 }
 
-// mustBe says what the value of an option of a type of pflag's must be.
+// mustBe returns what the value of an option of a type of pflag's must be.
 func mustBe(kind string, outOfRange bool) string {
 	switch {
 	case outOfRange:

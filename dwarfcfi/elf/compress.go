@@ -24,7 +24,7 @@ const (
 	Zdebug
 )
 
-// Packing says how the file holds the contents of a section of this name.
+// Packing returns how the file holds the contents of a section of this name.
 func (s *Section) Packing(name []byte) Packing {
 	switch {
 	case s.Flags&elf.SHF_COMPRESSED != 0:

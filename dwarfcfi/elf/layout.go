@@ -38,7 +38,7 @@ type Layout struct {
 	PLTRelocations, DynSym, DynStr Extent
 
 	TextAddr, GOTAddr uint64 // of .text, and of .got.plt or .got
-	// Split says that this is a separate debug file: its headers say where .eh_frame was, but
+	// Split means that this is a separate debug file: its headers say where .eh_frame was, but
 	// it does not hold the bytes.
 	Split bool
 }

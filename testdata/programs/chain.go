@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Kind says what a chain's stack belongs to, and so which frames are above its root.
+// Kind is what a chain's stack belongs to, and so which frames are above its root.
 type Kind string
 
 const (

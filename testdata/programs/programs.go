@@ -23,7 +23,7 @@ type Program struct {
 	Name  string   // of its source in src, without the suffix
 	Args  []string // arguments after the seconds to run; they choose a variant
 	Flags []string // compiler flags that it needs to have the chain that it prints
-	// Dynamic says that the program needs the dynamic linker: it calls through a
+	// Dynamic means that the program needs the dynamic linker: it calls through a
 	// PLT, or comes with a shared library of its own.
 	Dynamic bool
 	// Counts is the function that is counted at the chain's end, if that is not the leaf: see [StartCounted].

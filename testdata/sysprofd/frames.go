@@ -57,7 +57,7 @@ func (f *Frame) Name() string {
 	return ""
 }
 
-// Chunk is the part of the file that a chunk holds. last says that it is the end of the file.
+// Chunk is the part of the file that a chunk holds. last means that it is the end of the file.
 func (f *Frame) Chunk() (data []byte, last bool) {
 	return f.Body[260:][:le.Uint16(f.Body[2:])], le.Uint16(f.Body) == 1
 }

@@ -20,7 +20,7 @@ type Options struct {
 
 	Tasks     []int // events are opened on these threads, too
 	TasksOnly bool  // and not on the CPUs
-	// Faults says that the threads are sampled at each page fault in user mode, and the CPUs not at all: so samples
+	// Faults means that the threads are sampled at each page fault in user mode, and the CPUs not at all: so samples
 	// are counted, and do not come with time as those of Sysprof.
 	Faults bool
 

@@ -89,7 +89,7 @@ const (
 	pageOver = 16
 )
 
-// Covered says which code CFI covers. Each may be nil.
+// Covered is which code CFI covers. Each may be nil.
 type Covered struct {
 	// FDEs yields the ranges that CFI covers.
 	FDEs iter.Seq2[uint64, uint64]
@@ -639,7 +639,7 @@ func (c *Code) DirectCall(addr uint64) (target uint64, ok bool) {
 // A callTarget is the target of the direct call before an address, and 1. Zero means that it is not known.
 type callTarget uint32
 
-// notDirect says that there is no direct call before the address.
+// notDirect means that there is no direct call before the address.
 const notDirect = ^callTarget(0)
 
 func (c *Code) findTarget(addr uint64) (target uint64, ok bool) {

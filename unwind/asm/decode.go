@@ -333,7 +333,7 @@ func (in *insn) opcode(b []byte, i int) bool {
 	return i <= longest
 }
 
-// oneByte386 says what follows the one-byte opcodes that only 32-bit code has.
+// oneByte386 returns what follows the one-byte opcodes that only 32-bit code has.
 func oneByte386(op byte, modrm bool, imm uint8) (bool, uint8) {
 	switch {
 	case op&0xf0 == 0x40, op < 0x40 && imm == immBad && op&7 >= 6,

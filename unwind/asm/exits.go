@@ -96,7 +96,7 @@ type Call struct {
 	Indirect bool // the bytes may be an indirect call; with Direct set, either of the two
 }
 
-// CallBefore says what the instruction before addr calls; neither Direct nor Indirect is set if it is not a
+// CallBefore returns what the instruction before addr calls; neither Direct nor Indirect is set if it is not a
 // call.
 func (c *Code) CallBefore(addr uint64) (call Call) {
 	call.Target, call.Direct = c.DirectCall(addr)

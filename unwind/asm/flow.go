@@ -45,7 +45,7 @@ type state struct {
 	regs  [16]value
 	slots [maxSlots]slot
 	n     int
-	// entry says that the reading started at a function's entry: words that
+	// entry means that the reading started at a function's entry: words that
 	// were not written do not matter. Otherwise they still have the value that
 	// they had at the start, so every write to them has to be remembered.
 	entry bool

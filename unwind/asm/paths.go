@@ -31,11 +31,11 @@ type paths struct {
 	index  []uint16
 	tables map[uint64][]uint64 // where indirect jumps lead, by their address
 
-	// whole says that the code is read from a function's entry: a path ends at
+	// whole means that the code is read from a function's entry: a path ends at
 	// the start of another function.
 	whole bool
 	start uint64
-	// frames says that a way out of a function ends also where a frame is set up.
+	// frames means that a way out of a function ends also where a frame is set up.
 	frames bool
 	over   bool // ways out go on behind calls
 	depth  int  // of recursion of noReturn
@@ -352,7 +352,7 @@ type reading struct {
 	found      []found // by address
 }
 
-// found says how to unwind from the instruction at start+off: the rule from SP
+// found is how to unwind from the instruction at start+off: the rule from SP
 // and the rule from BP, if there are such.
 type found struct {
 	off    uint32

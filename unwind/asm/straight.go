@@ -104,7 +104,7 @@ func (in *insn) restores() bool {
 	return in.op >= 0x58 && in.op < 0x60 && callerSaved>>in.low()&1 == 0
 }
 
-// wayOut says what the way from another state was.
+// wayOut returns what the way from another state was.
 func (s *state) wayOut(begin *state) WayOut {
 	out := WayOut{ReturnAt: -1, BPAt: -1}
 	for i := range s.regs {

@@ -8,7 +8,7 @@ import (
 )
 
 // A Survey says where functions start in all the code that CFI does not cover. It does not change. The zero
-// value says that there is no such code.
+// value means that there is no such code.
 type Survey struct{ found *codeMap }
 
 // NewSurvey reads all the code of an image, its symbols and its data: that takes up to some hundred

@@ -18,5 +18,5 @@ func (c *Code) spend(n int) bool {
 	return c.left >= 0
 }
 
-// isSpent says that there was not enough left: nothing that was concluded may be kept.
+// isSpent reports whether there was not enough left: nothing that was concluded may be kept.
 func (c *Code) isSpent() bool { return c.left < 0 }

@@ -104,8 +104,8 @@ func TestRulesOfTheRaceDetectorsCalls(t *testing.T) {
 	t.Error("no racecall")
 }
 
-// spState says where SP and the caller's BP are: how far below the CFA SP is, and the
-// slot that holds BP. bp says that BP has the caller's value.
+// spState is where SP and the caller's BP are: how far below the CFA SP is, and the
+// slot that holds BP. bp means that BP has the caller's value.
 type spState struct {
 	depth, slot int64
 	bp          bool

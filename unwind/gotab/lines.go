@@ -29,7 +29,7 @@ type Frame struct {
 	Start int // the line where the function begins; 0 when it is not known
 }
 
-// ErrNoLines says that a table is of a version of Go whose lines are not read.
+// ErrNoLines means that a table is of a version of Go whose lines are not read.
 var ErrNoLines = errors.New("no lines")
 
 // A Reader reads size bytes at an offset.

@@ -56,7 +56,7 @@ func (t *Table) Rule(addr uint64) (r rule.Rule, ok bool) {
 	return f.kind.With(uint32(f.cfa/8), uint32(f.bp/8)), true
 }
 
-// ErrNotGo says that an address is in no Go function.
+// ErrNotGo means that an address is in no Go function.
 var ErrNotGo = errors.New("no Go function")
 
 // Row gives the same as a CFI row, for the general evaluator. The error is

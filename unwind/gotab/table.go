@@ -31,7 +31,7 @@ type Table struct {
 	tries  int // to find it
 }
 
-// ErrNone says that a file has no Go function table that can be used.
+// ErrNone means that a file has no Go function table that can be used.
 var ErrNone = errors.New("no Go function table")
 
 // signature has the first eight bytes of a table for x86-64: the magic number, two zeros, the size of
@@ -215,7 +215,7 @@ func search(r io.ReaderAt, from, to uint64, pattern []byte, accept func(at uint6
 	return false
 }
 
-// check says what is wrong with the extent of the functions.
+// check returns what is wrong with the extent of the functions.
 func (t *Table) check() error {
 	if first, end := t.start(0), t.start(uint32(t.count)); end>>32 != 0 || end < first {
 		return fmt.Errorf(".gopclntab: functions from %#x to %#x: %w", first, end, ErrNone)

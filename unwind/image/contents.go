@@ -24,7 +24,7 @@ type chunk struct {
 
 const chunkSize = 64 << 10
 
-// errMissed says that a piece of a file was not read in time.
+// errMissed means that a piece of a file was not read in time.
 var errMissed = errors.New("not read in time")
 
 func (c *contents) ReadAt(p []byte, off int64) (n int, err error) {

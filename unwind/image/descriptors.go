@@ -62,7 +62,7 @@ func (ds *descriptors) mostOfOne() int { return ds.most / 2 }
 // that takes.
 func (ds *descriptors) mostClosing() int { return ds.most / 4 }
 
-// errNoRoom says that no file can be closed to make room.
+// errNoRoom means that no file can be closed to make room.
 var errNoRoom = fmt.Errorf("too many files of this user's processes are open or cannot be closed: %w",
 	unix.EMFILE)
 
@@ -239,7 +239,7 @@ func (d *descriptor) hold(same func(*os.File) error) (*os.File, error) {
 	return file, nil
 }
 
-// errClosed says that a file was closed in favour of others and cannot be opened again.
+// errClosed means that a file was closed in favour of others and cannot be opened again.
 var errClosed = errors.New("closed, as too many files were open, and not opened again")
 
 // open opens the file again.

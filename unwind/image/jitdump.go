@@ -10,7 +10,7 @@ import (
 )
 
 // Dump finds the jitdump among the mappings of a process, nil where there is none. It was opened when the
-// process mapped it, like every file; late says that one is not open yet. A forked process has that of its
+// process mapped it, like every file; late means that one is not open yet. A forked process has that of its
 // parent mapped, and may have its own, too.
 func (s *Store) Dump(space *vmas.Space) (file jit.File, late bool) {
 	own := fmt.Sprintf("jit-%d.dump", space.PID)

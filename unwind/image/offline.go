@@ -20,7 +20,7 @@ import (
 	"unspool/vmas/process"
 )
 
-// Offline says where to look for the files of a recording. The processes that mapped them are gone, and other
+// Offline is where to look for the files of a recording. The processes that mapped them are gone, and other
 // processes may have their PIDs by now, so /proc is not used. A path may lead to another build than it did
 // then: a file is used only if it is known to be the one that was mapped.
 type Offline struct {
@@ -37,7 +37,7 @@ type Offline struct {
 	Recorded time.Time
 	// Opener opens the files, and reads them if it is a [process.FileReader]; nil for this process.
 	Opener process.FileOpener
-	// SameKernel says that the recording was made on the kernel that runs here.
+	// SameKernel means that the recording was made on the kernel that runs here.
 	SameKernel bool
 }
 
@@ -140,7 +140,7 @@ func (o *Offline) file(f *vmas.File) (*os.File, error) {
 	return nil, fmt.Errorf("%s: %w", f.Path, refused)
 }
 
-// detailOf says how much of what strip removes a file has.
+// detailOf returns how much of what strip removes a file has.
 func detailOf(file *process.OpenFile) debugfile.Detail {
 	st, err := process.Fstat(file.File)
 	if err != nil {

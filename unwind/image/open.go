@@ -120,7 +120,7 @@ func (fd *finder) owner(pid uint32) uint32 {
 	return uid
 }
 
-// errWritten says that what was mapped is not known any more.
+// errWritten means that what was mapped is not known any more.
 var errWritten = errors.New("written to since it was mapped")
 
 // openAgain is open for a file that was opened before and has changed since: the path of the mapping leads to

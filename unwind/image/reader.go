@@ -58,7 +58,7 @@ func (j *job) goesThrough(s *source) {
 	j.long = s.size >= large
 }
 
-// concerns says which file a job reads, and for whom.
+// concerns returns which file a job reads, and for whom.
 func (j *job) concerns(s *source) {
 	j.device = s.inode.dev
 	if s.file != nil {
@@ -128,7 +128,7 @@ func (r *reader) urge(j *job) {
 	r.start()
 }
 
-// prefer has a job done before all others that wait, if it waits itself.
+// prefer moves a job that waits to the front of the queue.
 func (r *reader) prefer(j *job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -241,7 +241,7 @@ func (r *reader) work(j *job) {
 	}
 }
 
-// abandon says that the result of a job is not wanted any more.
+// abandon notes that the result of a job is not wanted any more.
 func (r *reader) abandon(j *job) {
 	r.mu.Lock()
 	j.abandoned = true

@@ -33,7 +33,7 @@ const (
 	lazySize  = 128 << 10 // what is smaller is read whole
 )
 
-// errCut says that a file was truncated or written to.
+// errCut means that a file was truncated or written to.
 var errCut = errors.New("the file was changed while it was in use")
 
 // loader reads the sections of a file, the large ones piece by piece as they are needed.

@@ -113,7 +113,7 @@ func (s *source) ReadAt(p []byte, off int64) (int, error) {
 	return open.ReadAt(p, off)
 }
 
-// readBy says who reads a file that was opened for a process, nil for this process itself.
+// readBy returns who reads a file that was opened for a process, nil for this process itself.
 func (fd *finder) readBy(pid uint32, file *os.File) process.ReadBy {
 	var opener any = fd.access
 	if fd.offline != nil {

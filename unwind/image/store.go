@@ -68,7 +68,7 @@ type Config struct {
 	Processes process.Access
 	// Offline, if set, says where the files of a recording are. Then no process is looked at.
 	Offline *Offline
-	// Hurried says that samples come from a running recording: a file is waited for only as long as the rings
+	// Hurried means that samples come from a running recording: a file is waited for only as long as the rings
 	// have room, and samples are unwound without it after that.
 	Hurried bool
 	// Room reports whether the rings have much room; nil if that is not known.

@@ -25,7 +25,7 @@ type tables struct {
 	golang *gotab.Table   // of a Go binary
 	link   debugfile.Link // .gnu_debuglink
 
-	// generated says that all of the code was generated at run time: the file is none that the process mapped.
+	// generated means that all of the code was generated at run time: the file is none that the process mapped.
 	generated bool
 
 	lazy  []*section // parts of the file that are read as they are needed
@@ -128,7 +128,7 @@ func (t *tables) fdes(yield func(start, end uint64) bool) {
 }
 
 // gap gives the hole around addr between two FDEs, or the Go function around addr if Go's tables do not say
-// more. begins says that the hole begins with a function.
+// more. begins means that the hole begins with a function.
 func (t *tables) gap(addr uint64) (h asm.Hole, begins, ok bool) {
 	if g := t.golang; g != nil {
 		if h.Lo, h.Hi, ok = g.Function(addr); ok {

@@ -60,7 +60,7 @@ const (
 
 // Files gives access to jitdumps and to the memory of processes.
 type Files interface {
-	// Dump returns the jitdump that a process has mapped, nil if there is none; late says that one is not
+	// Dump returns the jitdump that a process has mapped, nil if there is none; late means that one is not
 	// open yet. For the same file it returns equal values.
 	Dump(space *vmas.Space) (file File, late bool)
 	// ReadMemory reads the memory of a process, and returns how many bytes it read.

@@ -127,7 +127,7 @@ func (d *dump) readBatch(b *batch) {
 	b.err = notEOF(b.err)
 }
 
-// notEOF is err unless it says that a file ends.
+// notEOF is err unless it means that a file ends.
 func notEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil

@@ -9,7 +9,7 @@ import (
 )
 
 // readRule gives the rule for pc, an instruction in generated code, by the paths that lead from there to a
-// ret; it is Uncovered if there are none. exact says that pc is the frame's next instruction: then it may
+// ret; it is Uncovered if there are none. exact means that pc is the frame's next instruction: then it may
 // also be Thunk. It reports false when the process's memory cannot be read.
 func (r *Reader) readRule(pid uint32, m *vmas.Mapping, pc uint64, exact bool) (rule.Rule, bool) {
 	if !r.readWindow(pid, m, pc) {

@@ -122,7 +122,7 @@ type chunk struct {
 }
 
 // Add adds a run of frames, leaf first, each of which is the caller of the one before and has a higher SP.
-// whole says that the last one is the root of the stack. The frames are copied.
+// whole means that the last one is the root of the stack. The frames are copied.
 func (l *Log) Add(space, time uint64, frames []Frame, whole bool) {
 	p := piece{time: time, whole: whole}
 	n := len(frames)

@@ -21,7 +21,7 @@ type region struct {
 
 	looks []looks // of the frames that were searched lately, or nil
 
-	// index says which of the first indexed pieces may have a frame at an SP, for blockPieces of them each.
+	// index is which of the first indexed pieces may have a frame at an SP, for blockPieces of them each.
 	index   []block
 	indexed int
 }

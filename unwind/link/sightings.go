@@ -11,7 +11,7 @@ type sightings struct {
 	entered int // how often the frame was left and entered again, as walks between the sightings show
 	// callers is how many of the frame's callers are known from so many sightings that they can be told.
 	callers int
-	// doubtful says that the frame was left in between, or has had other callers not long before or after.
+	// doubtful means that the frame was left in between, or has had other callers not long before or after.
 	doubtful bool
 }
 
@@ -56,7 +56,7 @@ func (l *Log) see(r *region, time uint64, f Wanted) (s sightings) {
 	return s
 }
 
-// weigh says how many of the frame's callers are known, and whether there may have been others in between.
+// weigh returns how many of the frame's callers are known, and whether there may have been others in between.
 func (s *sightings) weigh() {
 	s.callers = agree(&s.before.run, &s.after.run)
 	if len(s.all) < enoughSightings {
@@ -302,7 +302,7 @@ func (s *search) compare(i int, m mark) {
 	}
 }
 
-// look says what piece i shows of the frame.
+// look returns what piece i shows of the frame.
 func (s *search) look(i int) mark {
 	m := s.known.marks[i]
 	if m == unknown {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRegular says that a path leads to something else than a regular file.
+// ErrNotRegular means that a path leads to something else than a regular file.
 var ErrNotRegular = errors.New("not a regular file")
 
-// ErrNotCode says that a file holds no code of a known kind, and that an Access does not hand it out for
+// ErrNotCode means that a file holds no code of a known kind, and that an Access does not hand it out for
 // that.
 var ErrNotCode = errors.New("not a file with code")
 

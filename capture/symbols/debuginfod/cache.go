@@ -40,7 +40,7 @@ func (c cache) path(r request) string  { return filepath.Join(c.folder, r.id, st
 
 func (c cache) prepare() error { return c.failed(os.MkdirAll(c.folder, 0o700)) }
 
-// CacheError says why the cache cannot be written.
+// CacheError is why the cache cannot be written.
 type CacheError struct {
 	Folder string
 	Err    error

@@ -17,7 +17,7 @@ import (
 	"unspool/unwind/image/debugfile"
 )
 
-// Kind says which file of a build is wanted.
+// Kind is which file of a build is wanted.
 type Kind string
 
 const (
@@ -62,7 +62,7 @@ type request struct {
 	kind Kind
 }
 
-// ErrNotFound says that all servers were asked, now or not long ago, and none has the file. It wraps
+// ErrNotFound means that all servers were asked, now or not long ago, and none has the file. It wraps
 // fs.ErrNotExist.
 var ErrNotFound = fmt.Errorf("no debuginfod server has it: %w", fs.ErrNotExist)
 
@@ -155,7 +155,7 @@ func checkBuildID(file io.ReaderAt, id string) error {
 	return nil
 }
 
-// RefusedError says why a file is not used.
+// RefusedError is why a file is not used.
 type RefusedError struct {
 	From string // its URL, or its path in the cache
 	Err  error
@@ -164,7 +164,7 @@ type RefusedError struct {
 func (e *RefusedError) Error() string { return fmt.Sprintf("%s: not used: %v", e.From, e.Err) }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// ServerError says why a server could not be used.
+// ServerError is why a server could not be used.
 type ServerError struct {
 	Server string // its URL, without a password
 	Err    error

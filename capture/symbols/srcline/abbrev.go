@@ -91,7 +91,7 @@ func (t *abbrevs) lookup(code uint64) *abbrev {
 	return t.rest[code]
 }
 
-// tableKey says where a table is, and what the sizes of its forms depend on.
+// tableKey is where a table is, and what the sizes of its forms depend on.
 type tableKey struct {
 	off                          uint64
 	offsetSize, addrSize, refLen uint8

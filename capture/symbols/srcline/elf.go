@@ -65,7 +65,7 @@ func (o *object) wanted(name string) *section {
 	return nil
 }
 
-// openObject reads the section headers of an ELF file; dwo says that it is a .dwo or .dwp.
+// openObject reads the section headers of an ELF file; dwo means that it is a .dwo or .dwp.
 func openObject(file File, dwo bool) (*object, error) {
 	if file.ReaderAt == nil {
 		return nil, &Error{file.Name, "ELF header", 0, "reading", fs.ErrNotExist}

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	// ErrNoDWARF says that a file has no DWARF debugging information.
+	// ErrNoDWARF means that a file has no DWARF debugging information.
 	ErrNoDWARF = errors.New("no DWARF debugging information")
 	// ErrBadELF is wrapped by errors about a file that cannot be read as ELF.
 	ErrBadELF = elf.ErrBadELF

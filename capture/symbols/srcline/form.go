@@ -98,7 +98,7 @@ func (f form) size(u *unit) (st step, n uint8, ok bool) {
 	return 0, 0, false
 }
 
-// isUnitRef says that the form is an offset from the start of the unit.
+// isUnitRef reports whether the form is an offset from the start of the unit.
 func (f form) isUnitRef() bool { return f >= formRef1 && f <= formRefUdata }
 
 // value is the value of an attribute in the file: a number, an offset or an index, depending on the form. The
@@ -153,7 +153,7 @@ func readIndirect(c *elf.Cursor, u *unit) value {
 	return readValue(c, &s, u)
 }
 
-// isAddress says that the form is an address or an index of one.
+// isAddress reports whether the form is an address or an index of one.
 func (f form) isAddress() bool {
 	return f == formAddr || f == formAddrx || f == formGNUAddrIndex || f >= formAddrx1 && f <= formAddrx4
 }

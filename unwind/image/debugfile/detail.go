@@ -18,7 +18,7 @@ const (
 
 var debugging = []string{".debug_info", ".debug_frame", ".zdebug_info", ".zdebug_frame"}
 
-// DetailOf says how much of it f has.
+// DetailOf returns how much of it f has.
 func DetailOf(f *elf.File) Detail {
 	detail := Stripped
 	for i := range f.Sections {

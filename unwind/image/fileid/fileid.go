@@ -22,10 +22,10 @@ import (
 )
 
 var (
-	// ErrReplaced says that the path of a mapped file leads to another file now,
+	// ErrReplaced means that the path of a mapped file leads to another file now,
 	// and the mapped one cannot be reached any more.
 	ErrReplaced = errors.New("the file at this path is not the one that was mapped")
-	// ErrUnproven says that nothing is known that would identify the mapped file.
+	// ErrUnproven means that nothing is known that would identify the mapped file.
 	ErrUnproven = errors.New("neither its build ID nor its inode is known")
 )
 
