@@ -22,7 +22,7 @@ type merger struct {
 	heap    []*queue // those with a record waiting; heap[0] has the oldest
 	scratch [MaxRecordSize + 1]byte
 	last    uint64 // time of the last record handed out
-	cpu     int    // of the ring that it is from
+	from    *queue // which it is from
 	late    uint64 // records handed out after a younger one
 	now     func() (uint64, error)
 	newest  uint64 // time that has come, as far as it was asked for
@@ -36,9 +36,11 @@ type queue struct {
 	last uint64
 	// sideBand means that the ring has all records but samples.
 	sideBand bool
-	peeked   uint64 // position behind the last record that was looked at ahead of its time, by Source.Peek
-	glanced  uint64 // the same by Source.Glance
-	reported uint64 // the head that Source.news last reported
+	// ofSamples means that it has no records that tell of processes.
+	ofSamples bool
+	peeked    uint64 // position behind the last record that was looked at ahead of its time, by Source.Peek
+	glanced   uint64 // the same by Source.Glance
+	reported  uint64 // the head that Source.news last reported
 
 	// held are the records from tail on, in the order of the ring; the first ones are released once they
 	// are consumed. order are those of them that are not yet handed out, oldest first. Both slices keep
@@ -63,7 +65,7 @@ type waiting struct {
 }
 
 func newMerger(format Format, rings []ring, cpus []int) *merger {
-	m := &merger{format: format, filling: filling{quarter: firstQuarter}}
+	m := &merger{format: format, from: new(queue), filling: filling{quarter: firstQuarter}}
 	for i, r := range rings {
 		m.add(r, cpus[i], false)
 	}
@@ -73,7 +75,7 @@ func newMerger(format Format, rings []ring, cpus []int) *merger {
 
 // add adds a ring. It must not be called during a drain.
 func (m *merger) add(r ring, cpu int, sideBand bool) {
-	m.queues = append(m.queues, &queue{ring: r, cpu: cpu, sideBand: sideBand})
+	m.queues = append(m.queues, &queue{ring: r, cpu: cpu, sideBand: sideBand, ofSamples: !sideBand})
 }
 
 // drain hands out the records that are not younger than horizon, in the order of time. The caller has
@@ -116,7 +118,7 @@ func (m *merger) drain(horizon uint64, fn func(Record) error) error {
 			m.late++
 		}
 		m.last = max(m.last, w.time)
-		m.cpu = q.cpu
+		m.from = q
 		rec := q.record(w.pos, w.size, m.scratch[:])
 		err := fn(rec)
 		q.front++

@@ -31,6 +31,8 @@ type Source struct {
 	paused  bool // samples are not taken
 	adopted bool // the events are those of somebody else
 
+	memoryClock func() (uint64, error) // of rings in memory, nil for those of the kernel
+
 	fds     []descriptor
 	rings   []mapping
 	hotplug hotplug
@@ -117,7 +119,7 @@ func (s *Source) start() error {
 	s.merger = newMerger(s.format, rings, cpus)
 	s.merger.now = s.now
 	for i := range s.rings {
-		s.merger.queues[i].sideBand = s.rings[i].sideBand
+		s.merger.queues[i].sideBand, s.merger.queues[i].ofSamples = s.rings[i].sideBand, s.rings[i].ofSamples()
 	}
 	p, err := newPoller(s.news, s.samplesPress)
 	if err != nil {
@@ -307,6 +309,9 @@ func (s *Source) Drain(fn func(Record) error) error {
 // now is the time of the records' clock. Go's monitor thread is not to know of it: an ordinary system call
 // wakes it.
 func (s *Source) now() (uint64, error) {
+	if s.memoryClock != nil {
+		return s.memoryClock()
+	}
 	var now unix.Timespec
 	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(s.clock), uintptr(unsafe.Pointer(&now)), 0)
 	if errno != 0 {
@@ -317,7 +322,11 @@ func (s *Source) now() (uint64, error) {
 
 // CPU is that of the ring from which Drain or Flush has taken the record that it hands out, -1 where it is
 // not known. It is for events whose samples do not say it.
-func (s *Source) CPU() int { return s.merger.cpu }
+func (s *Source) CPU() int { return s.merger.from.cpu }
+
+// OfSamples reports whether the record that Drain or Flush hands out is from a ring for samples alone: what was lost
+// there tells nothing of processes.
+func (s *Source) OfSamples() bool { return s.merger.from.ofSamples }
 
 // Flush calls fn with all records that are left, as Drain does. It is for the end, after Disable.
 func (s *Source) Flush(fn func(Record) error) error {
@@ -429,6 +438,9 @@ func (s *Source) count(r Record) error {
 // readLost reads the kernel's own counts of what each event lost. They include the counts of LOST records,
 // and what was lost after the last LOST record.
 func (s *Source) readLost() {
+	if s.memoryClock != nil {
+		return
+	}
 	counts := make([]uint64, len(s.attrs))
 	for _, d := range s.fds {
 		format := s.attrs[d.event].PerfEventAttr.Read_format

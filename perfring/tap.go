@@ -80,8 +80,8 @@ func (s *Source) SampleRings() (rings []SampleRing) {
 	return rings
 }
 
-// SignalTo makes the kernel send a thread, which may be of another process, a signal for each sample of a CPU, as long as
-// that is on: see Signal.
+// SignalTo makes the kernel send a thread, which may be of another process, a signal for each sample of a CPU, as
+// long as that is on: see Signal.
 func (s *Source) SignalTo(cpu, tid int, signal unix.Signal) error {
 	for _, d := range s.fds {
 		if d.cpu != cpu || d.sideBand {

@@ -45,9 +45,9 @@ func (t *Table) dropReturned(s *Space, m *Map) {
 
 // isAhead reports whether a mapping that maps shows is of code that no record of the address space has
 // told of, where there is other code: the records are still to come, and what they tell of is not
-// what older samples ran. Code that was moved is of a file that is known. When records were lost one
-// of them may have told.
-func (s *Space) isAhead(m *Map) bool {
+// what older samples ran. Code that was moved is of a file that is known, and no record of a mapping is to come. When
+// records were lost one of them may have told.
+func (t *Table) isAhead(s *Space, m *Map) bool {
 	path, kind, _ := classify(string(m.Name))
 	if m.Prot&ProtExec == 0 || !kind.HasImage() || s.doubted {
 		return false
@@ -59,7 +59,7 @@ func (s *Space) isAhead(m *Map) bool {
 		}
 		conflicts = e.isOther(m)
 	}
-	return conflicts && !s.maps(path)
+	return conflicts && (!s.maps(path) || t.IsMappingToCome(s.PID))
 }
 
 // hidesCode reports whether a mapping that maps shows has no code where records have told of a file's. A library that

@@ -110,6 +110,36 @@ func TestMapsAreAheadOfRecords(t *testing.T) {
 	}
 }
 
+// TestMappingsToCome reads maps that show a library where another one is in the table. Where a record of a mapping is
+// still in the rings, that is what it tells of; else code was moved there.
+func TestMappingsToCome(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name  string
+		looks func(*Table)
+		moved bool
+	}{
+		{"a record is in the rings", func(tab *Table) { tab.MappingToCome(5, 9) }, false},
+		{"of another process", func(tab *Table) { tab.MappingToCome(6, 9) }, true},
+		{"it was applied", func(tab *Table) { tab.MappingToCome(5, 9); tab.MappingHasCome(5, 9) }, true},
+		{"an earlier one was applied", func(tab *Table) { tab.MappingToCome(5, 9); tab.MappingHasCome(5, 8) }, false},
+	} {
+		root := fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /a.so\n" +
+			"8000-9000 r-xp 00000000 00:00 2 /b.so\n"})
+		tab := NewTable(root)
+		s, err := tab.Seed(5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tab.Look = func() { c.looks(tab) } // as the rings are looked at when maps has been read
+		writeFakeProc(t, root, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 2 /b.so\n" +
+			"8000-9000 r-xp 00000000 00:00 2 /b.so\n"})
+		if reloads(tab, s); (s.Find(0x1000).File.Path == "/b.so") != c.moved || s.Alternates() != c.moved {
+			t.Errorf("%s: %s is there, %d others", c.name, s.Find(0x1000).File.Path, s.Others(0x1000))
+		}
+	}
+}
+
 // TestMapsWithoutCodeAreAheadOfRecords reads maps while a library is being loaded where another one was: all of it is
 // mapped without code first. Samples of the library before are still to come.
 func TestMapsWithoutCodeAreAheadOfRecords(t *testing.T) {

@@ -88,7 +88,7 @@ func (t *Table) step(r *reading) (done bool, err error) {
 func (t *Table) stepMaps(r *reading) (done bool, err error) {
 	s, different := r.space, false
 	lines, err := r.maps.next(t.proc.buf, func(m *Map) {
-		if r.ahead = r.ahead || r.merges && s.isAhead(m); r.ahead {
+		if r.ahead = r.ahead || r.merges && t.isAhead(s, m); r.ahead {
 			return
 		}
 		if r.merges && !s.doubted && s.hidesCode(m) {

@@ -29,12 +29,13 @@ type Table struct {
 	// Patient reads processes for which nothing waits; nil for who reads the others.
 	Patient process.Texts
 
-	unread   unreads
-	toCome   map[uint32]uint64 // by PID: see ToCome
-	losses   uint64
-	accounts map[uint32]*account // by user
-	all      credit.Credit
-	part     uint32 // see Restate
+	unread         unreads
+	toCome         map[uint32]uint64 // by PID: see ToCome
+	mappingsToCome map[uint32]uint64
+	losses         uint64
+	accounts       map[uint32]*account // by user
+	all            credit.Credit
+	part           uint32 // see Restate
 
 	proc proc
 	now  func() time.Time
@@ -54,17 +55,18 @@ func NewTable(procRoot string) *Table {
 // for the next process. It has to close the Image.
 func NewTableOf(texts process.Texts, forget func(*File)) *Table {
 	return &Table{
-		spaces:    make(map[uint32]*Space),
-		files:     files{byKey: make(map[fileKey]*File), forget: forget},
-		ended:     ended{state: make(map[uint32]end)},
-		maxWeight: maxWeight,
-		unread:    unreads{of: make(map[uint32]*unread)},
-		toCome:    make(map[uint32]uint64),
-		accounts:  make(map[uint32]*account),
-		all:       credit.New(allShare, mostAllCredit),
-		part:      1,
-		proc:      proc{texts: texts},
-		now:       time.Now,
+		spaces:         make(map[uint32]*Space),
+		files:          files{byKey: make(map[fileKey]*File), forget: forget},
+		ended:          ended{state: make(map[uint32]end)},
+		maxWeight:      maxWeight,
+		unread:         unreads{of: make(map[uint32]*unread)},
+		toCome:         make(map[uint32]uint64),
+		mappingsToCome: make(map[uint32]uint64),
+		accounts:       make(map[uint32]*account),
+		all:            credit.New(allShare, mostAllCredit),
+		part:           1,
+		proc:           proc{texts: texts},
+		now:            time.Now,
 	}
 }
 
@@ -325,6 +327,7 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 func (t *Table) Lost() {
 	t.ended.clear()
 	clear(t.toCome)
+	clear(t.mappingsToCome)
 	t.losses++
 	for _, s := range t.spaces {
 		s.doubted = true

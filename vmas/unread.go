@@ -318,6 +318,29 @@ func (t *Table) HasCome(pid uint32, time uint64) {
 	}
 }
 
+// MappingToCome notes the same of a record of a mapping.
+func (t *Table) MappingToCome(pid uint32, time uint64) {
+	if len(t.mappingsToCome) >= maxEnded {
+		clear(t.mappingsToCome)
+	}
+	t.mappingsToCome[pid] = max(t.mappingsToCome[pid], time)
+}
+
+// MappingHasCome notes that such a record is being applied.
+func (t *Table) MappingHasCome(pid uint32, time uint64) {
+	if len(t.mappingsToCome) > 0 && t.mappingsToCome[pid] <= time {
+		delete(t.mappingsToCome, pid)
+	}
+}
+
+// IsMappingToCome reports whether there is such a record.
+func (t *Table) IsMappingToCome(pid uint32) bool {
+	if t.Look != nil {
+		t.Look()
+	}
+	return t.mappingsToCome[pid] > 0
+}
+
 // isToCome reports whether there is such a record.
 func (t *Table) isToCome(pid uint32) bool {
 	if t.Look != nil {
