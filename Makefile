@@ -28,11 +28,11 @@ GOLANGCILINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 # ./... leaves out directories named testdata. The package whose tests take longest comes first.
 PACKAGES := ./cmd/unspool ./... ./testdata/programs ./testdata/browser ./testdata/costs ./testdata/inputs \
-	./testdata/lane ./testdata/oldkernel ./testdata/recordings
+	./testdata/lane ./testdata/machine ./testdata/oldkernel ./testdata/recordings
 # A module of its own: programs that only tests start, with the packages that only they import.
 READERS  := testdata/readers
 SOURCES  := $(shell find . -name '*.go' -not -name '*_test.go' -not -path './testdata/*' 2>/dev/null) go.mod go.sum \
-	$(wildcard cmd/unspool/manual/* capture/*/page/*)
+	$(wildcard cmd/unspool/manual/* capture/*/*/page/*)
 
 # No frame pointers, no debug information, and no tail calls, which would drop
 # frames that a reader of the call tree expects.
@@ -58,7 +58,7 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid test-kernels race lint fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
+.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid test-kernels race lint simulate fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -172,6 +172,14 @@ lint: ## gofmt, vet, staticcheck, and golangci-lint with the linters of .ci/gola
 	cd $(READERS) && GOGC=300 $(GO) run $(STATICCHECK) ./...
 	$(GO) run $(GOLANGCILINT) run -c .ci/golangci.yml $(PACKAGES)
 	cd $(READERS) && $(GO) run $(GOLANGCILINT) run -c $(CURDIR)/.ci/golangci.yml ./...
+
+# How many machines are simulated, and from which seed on.
+SEEDS ?= 1000
+FROM  ?= 1
+
+simulate: ## simulate SEEDS=1000 machines FROM=1 on, and say the shortest plan of those that fail
+	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 24h -run '^TestSimulate$$' ./testdata/machine -args \
+		-seeds $(SEEDS) -from $(FROM)
 
 fuzz: ## run every fuzz target for FUZZTIME=20000x, a number of inputs
 	@grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"unspool/capture/perfdata"
-	"unspool/capture/replay"
+	"unspool/capture/perfdata/replay"
 	"unspool/perfring"
 	"unspool/vmas"
 	"unspool/vmas/credit"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"unspool/capture/perfdata"
-	"unspool/capture/replay"
+	"unspool/capture/perfdata/replay"
 	"unspool/perfring"
 	"unspool/vmas/process"
 

@@ -3,7 +3,7 @@ package capture
 import (
 	"time"
 
-	"unspool/capture/rest"
+	"unspool/capture/rights/rest"
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 )

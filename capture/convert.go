@@ -11,9 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"unspool/capture/opener"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
+	"unspool/capture/rights/opener"
 	"unspool/perfring"
 	"unspool/unwind/image"
 	"unspool/unwind/image/debugfile"

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/syscap"
+	"unspool/capture/format/syscap"
 	"unspool/perfring"
 	"unspool/perfring/recordtest"
 )

@@ -7,7 +7,7 @@ import (
 	"os"
 	"sync"
 
-	"unspool/capture/kallsyms"
+	"unspool/capture/perfdata/kallsyms"
 	"unspool/perfring"
 	"unspool/unwind"
 

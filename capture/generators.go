@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
-	"unspool/capture/runtimes"
+	"unspool/capture/symbols/runtimes"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/jit/jitdump"

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"unspool/capture/priority"
+	"unspool/capture/rights/priority"
 	"unspool/perfring"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"unspool/capture/priority"
+	"unspool/capture/rights/priority"
 )
 
 // TestRecorderThatTakesACPUGivesItsPriorityUp has a recording use more CPU time than it may with its

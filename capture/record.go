@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"unspool/capture/control"
-	"unspool/capture/opener"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
+	"unspool/capture/rights/opener"
 	"unspool/perfring"
 	"unspool/unwind/image"
 	"unspool/vmas/process"
@@ -216,8 +216,8 @@ func (r *recording) open() (err error) {
 		Format: r.source.Format(), Sink: r.sink(), Proc: "/proc", Live: true, Kernel: r.kernelToo(),
 		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
-		Waits: func() { r.source.Glance(r.session.Glance) },
-		Join:  !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
+		Waits: func() { r.source.Glance(r.session.Glance) }, OfSamples: func() bool { return r.source.OfSamples() },
+		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
 		Generated:    r.Adopted == nil,
 		KeepMaps:     r.Adopted == nil && !r.Pairs && (r.Place == nil || !r.Place.Stream()),
 		CommandLines: r.CommandLines,

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"unspool/capture/rest"
+	"unspool/capture/rights/rest"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"unspool/capture/perfdata"
-	"unspool/capture/replay"
+	"unspool/capture/perfdata/replay"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"
@@ -119,6 +119,8 @@ type Config struct {
 	Waits func()
 	// Stop, when it is closed, ends all waiting for files; it may be nil.
 	Stop <-chan struct{}
+	// OfSamples reports whether the record at hand is from a ring for samples alone; nil if that is not known.
+	OfSamples func() bool
 	// Kernel means that samples are also taken in the kernel, and in the one that runs here.
 	Kernel bool
 
@@ -192,6 +194,7 @@ func NewSession(c Config) *Session {
 	if s.recorded {
 		s.replay = replay.NewRecorded(s.table)
 	}
+	s.replay.OfSamples = c.OfSamples
 	if s.open = c.Open || c.Join; c.Join {
 		s.joiner = newJoiner(c.Sink, &s.Stats, s.trouble, c.MaxStack, c.JoinAfter)
 		s.joiner.unordered = c.Unordered

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"

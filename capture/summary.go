@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/human"
-	"unspool/capture/replay"
+	"unspool/capture/output/human"
+	"unspool/capture/perfdata/replay"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"

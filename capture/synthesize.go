@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SeedLater queues the address spaces of all processes, or of the given ones: SeedSome reads them from /proc, or when they
-// are sampled. The events must be open already. Ahead of the first sample of a process, the records are written that
-// the kernel would have written had the recording begun before it.
+// SeedLater queues the address spaces of all processes, or of the given ones: SeedSome reads them from /proc, or
+// their first sample does. The events must be open already. Ahead of the first sample of a process, the records are
+// written that the kernel would have written had the recording begun before it.
 func (s *Session) SeedLater(pids []int) error {
 	var all []uint32
 	if pids != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"unspool/bench/workloads"
-	"unspool/capture/priority"
+	"unspool/capture/rights/priority"
 )
 
 // TestProgramsMadeToBreakJoins: next to no joined stack is not the one that the program tells, at each size of the

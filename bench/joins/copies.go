@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"unspool/bench/workloads"
-	"unspool/capture/compare"
+	"unspool/capture/verdict/compare"
 )
 
 // copied are the programs that are recorded with copies of several sizes.

@@ -8,7 +8,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/perfdata"
-	"unspool/capture/rest"
+	"unspool/capture/rights/rest"
 	"unspool/perfring"
 	"unspool/unwind/link"
 

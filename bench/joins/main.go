@@ -12,7 +12,7 @@ import (
 
 	"unspool/bench/workloads"
 	"unspool/capture"
-	"unspool/capture/priority"
+	"unspool/capture/rights/priority"
 	"unspool/perfring"
 )
 

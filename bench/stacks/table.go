@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"unspool/bench/workloads"
-	"unspool/capture/check"
+	"unspool/capture/verdict/check"
 	"unspool/unwind"
 )
 

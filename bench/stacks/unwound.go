@@ -12,9 +12,9 @@ import (
 
 	"unspool/bench/workloads"
 	"unspool/capture"
-	"unspool/capture/check"
 	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
+	"unspool/capture/verdict/check"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"

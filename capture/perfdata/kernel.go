@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"unspool/capture/kallsyms"
+	"unspool/capture/perfdata/kallsyms"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"

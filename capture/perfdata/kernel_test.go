@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture/kallsyms"
+	"unspool/capture/perfdata/kallsyms"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"

@@ -352,8 +352,8 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	w.ids = append(w.ids, b)
 }
 
-// KeepPerfMaps makes the recording keep perf maps, in the place of those that were given before. In a pipe they are left
-// out.
+// KeepPerfMaps makes the recording keep perf maps, in the place of those that were given before. In a pipe they are
+// left out.
 func (w *Writer) KeepPerfMaps(maps []PerfMap) {
 	if w.pipe || w.closed {
 		return

@@ -3,7 +3,7 @@ package profile
 import (
 	"fmt"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // bounds are how much of a recording is told apart. Who is recorded, or makes a recording, decides how many

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture/replay"
+	"unspool/capture/perfdata/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/testdata/programs"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // A Clock is a time by the wall clock, in the local zone: a time of day such as 14:03:10, or one with its date,

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // CPUTime is the CPU time that the samples of an event stand for, and of that the time of the idle task; 0 if

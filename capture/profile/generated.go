@@ -4,8 +4,8 @@ import (
 	"io"
 
 	"unspool/capture/perfdata"
-	"unspool/capture/runtimes"
 	"unspool/capture/symbols"
+	"unspool/capture/symbols/runtimes"
 	"unspool/vmas"
 )
 

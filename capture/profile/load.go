@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
-	"unspool/capture/replay"
+	"unspool/capture/perfdata/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/vmas"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // Notes are the problems for people to read.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // A refusal is how many samples a filter has left out of threads that are told apart by what it asks for.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture/replay"
+	"unspool/capture/perfdata/replay"
 	"unspool/capture/symbols"
 	"unspool/vmas"
 )

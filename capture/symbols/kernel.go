@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/kallsyms"
+	"unspool/capture/perfdata/kallsyms"
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/fileid"
 )

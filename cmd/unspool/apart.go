@@ -18,7 +18,7 @@ import (
 
 	"unspool/capture"
 	outfile "unspool/capture/output"
-	"unspool/capture/sandbox"
+	"unspool/capture/rights/sandbox"
 	"unspool/vmas/process"
 )
 

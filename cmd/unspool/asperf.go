@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture/report"
+	"unspool/capture/view/report"
 )
 
 // asPerf has the options of perf report that have another name here.

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // cgroupRoots are where systems mount the hierarchy of cgroups that has perf_event: version 1, version 2

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
-	"unspool/capture/check"
 	"unspool/capture/symbols"
+	"unspool/capture/verdict/check"
 )
 
 // checkFlags are the options of check as they are typed.

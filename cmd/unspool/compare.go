@@ -14,13 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
-	"unspool/capture/compare"
-	"unspool/capture/difference"
 	outfile "unspool/capture/output"
-	"unspool/capture/packages"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/capture/profile/difference"
 	"unspool/capture/symbols"
+	"unspool/capture/symbols/packages"
+	"unspool/capture/verdict/compare"
 	"unspool/perfring"
 )
 

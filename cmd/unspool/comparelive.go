@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"unspool/capture"
-	"unspool/capture/compare"
 	outfile "unspool/capture/output"
+	"unspool/capture/verdict/compare"
 )
 
 // A comparison of programs that run records first: in another process if that is confined (see apart.go), as

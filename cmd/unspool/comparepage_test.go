@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unspool/testdata/lane"
 
-	"unspool/capture/compare"
+	"unspool/capture/verdict/compare"
 	"unspool/testdata/browser"
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
-	"unspool/capture/opener"
 	outfile "unspool/capture/output"
-	"unspool/capture/sandbox"
+	"unspool/capture/rights/opener"
+	"unspool/capture/rights/sandbox"
 )
 
 // sandboxFlags say whether unspool gives up its rights.

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
-	"unspool/capture/opener"
 	outfile "unspool/capture/output"
-	"unspool/capture/sandbox"
+	"unspool/capture/rights/opener"
+	"unspool/capture/rights/sandbox"
 	"unspool/capture/symbols/debuginfod"
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
-	"unspool/capture/load"
 	outfile "unspool/capture/output"
+	"unspool/capture/view/load"
 )
 
 // convertFlags are the options of convert as they are typed.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/export"
+	"unspool/capture/format/export"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/testdata/programs"

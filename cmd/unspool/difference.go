@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/difference"
-	"unspool/capture/flamegraph"
-	"unspool/capture/load"
+	"unspool/capture/format/flamegraph"
 	outfile "unspool/capture/output"
 	"unspool/capture/profile"
-	"unspool/capture/report"
+	"unspool/capture/profile/difference"
+	"unspool/capture/view/load"
+	"unspool/capture/view/report"
 )
 
 // differenceFlags say how two recordings are compared: report and compare do the same.

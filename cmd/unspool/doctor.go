@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture/doctor"
-	"unspool/capture/sandbox"
+	"unspool/capture/rights/sandbox"
+	"unspool/capture/verdict/doctor"
 )
 
 func doctorCommand(status *int) *cobra.Command {

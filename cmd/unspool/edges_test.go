@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"unspool/capture"
-	"unspool/capture/check"
 	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
+	"unspool/capture/verdict/check"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"

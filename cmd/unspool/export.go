@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/export"
-	"unspool/capture/human"
+	"unspool/capture/format/export"
 	outfile "unspool/capture/output"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 

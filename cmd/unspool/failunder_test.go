@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture/compare"
+	"unspool/capture/verdict/compare"
 )
 
 // stderrOf returns what fn writes to standard error.

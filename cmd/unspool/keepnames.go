@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"unspool/capture"
-	"unspool/capture/buildidcache"
 	outfile "unspool/capture/output"
+	"unspool/capture/rights/buildidcache"
 )
 
 // Names are looked up when a recording is over, by files that may be gone by then, or are of another root. Another

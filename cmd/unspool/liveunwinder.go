@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
-	"unspool/capture/human"
-	"unspool/capture/syscap"
+	"unspool/capture/format/syscap"
+	"unspool/capture/output/human"
 	"unspool/perfring"
 )
 

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture/doctor"
-	"unspool/capture/human"
-	"unspool/capture/limits"
-	"unspool/capture/sandbox"
+	"unspool/capture/output/human"
+	"unspool/capture/rights/limits"
+	"unspool/capture/rights/sandbox"
+	"unspool/capture/verdict/doctor"
 )
 
 // version is set by the Makefile.

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/perfring"
 )
 

@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 
 	"unspool/capture"
-	"unspool/capture/check"
-	"unspool/capture/compare"
+	"unspool/capture/verdict/check"
+	"unspool/capture/verdict/compare"
 )
 
 // Every key that is written is explained.

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
-	"unspool/capture/load"
-	"unspool/capture/opener"
-	"unspool/capture/packages"
 	"unspool/capture/profile"
-	"unspool/capture/report"
+	"unspool/capture/rights/opener"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/debuginfod"
+	"unspool/capture/symbols/packages"
+	"unspool/capture/view/load"
+	"unspool/capture/view/report"
 	"unspool/vmas/process"
 )
 
@@ -97,8 +97,8 @@ func (f *nameFlags) closeFiles() {
 	f.files = nil
 }
 
-// advice returns how the names of a recording's files are to be had: by which packages of the system that they are of, or
-// from a server.
+// advice returns how the names of a recording's files are to be had: by which packages of the system that they are of,
+// or from a server.
 func (f *nameFlags) advice(p *profile.Profile) report.Advice {
 	return func(images []profile.Image) (how string, of []bool) {
 		var files []profile.Image

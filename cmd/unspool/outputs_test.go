@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/export"
+	"unspool/capture/format/export"
 	"unspool/testdata/lane"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
 )
 

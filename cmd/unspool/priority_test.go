@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/priority"
+	"unspool/capture/rights/priority"
 	"unspool/testdata/lane"
 )
 

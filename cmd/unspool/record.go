@@ -19,7 +19,7 @@ import (
 	"unspool/capture"
 	"unspool/capture/control"
 	outfile "unspool/capture/output"
-	"unspool/capture/priority"
+	"unspool/capture/rights/priority"
 	"unspool/perfring"
 )
 

@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"unspool/capture/difference"
-	"unspool/capture/explore"
-	"unspool/capture/load"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
-	"unspool/capture/report"
-	"unspool/capture/sandbox"
+	"unspool/capture/profile/difference"
+	"unspool/capture/rights/sandbox"
+	"unspool/capture/view/explore"
+	"unspool/capture/view/load"
+	"unspool/capture/view/report"
 )
 
 // reportFlags are the options of report as they are typed.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture/priority"
 	"unspool/capture/profile"
+	"unspool/capture/rights/priority"
 	"unspool/testdata/lane"
 )
 

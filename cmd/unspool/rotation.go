@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"unspool/capture"
-	"unspool/capture/opener"
 	outfile "unspool/capture/output"
+	"unspool/capture/rights/opener"
 )
 
 // rotationFlags say when a recording goes on in another file.

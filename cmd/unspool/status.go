@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // A statusLine is the line that a terminal shows while a recording runs. If the output is not a terminal,

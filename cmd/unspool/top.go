@@ -11,7 +11,7 @@ import (
 
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
-	"unspool/capture/top"
+	"unspool/capture/view/top"
 )
 
 // topFlags are the options of top as they are typed. What they say about recording is for the process that

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/perfring"
 )
 

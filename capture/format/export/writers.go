@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"unspool/capture/firefox"
-	"unspool/capture/flamegraph"
-	"unspool/capture/folded"
-	"unspool/capture/pprof"
+	"unspool/capture/format/firefox"
+	"unspool/capture/format/flamegraph"
+	"unspool/capture/format/folded"
+	"unspool/capture/format/pprof"
+	"unspool/capture/format/speedscope"
+	"unspool/capture/format/syscap"
 	"unspool/capture/profile"
-	"unspool/capture/speedscope"
-	"unspool/capture/syscap"
 )
 
 func writePprof(j *job, w io.Writer) (*profile.Profile, error) {

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strconv"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // encoder writes JSON piece by piece. Errors of the writer are returned by its Flush.

@@ -1,8 +1,8 @@
 package firefox
 
 import (
+	"unspool/capture/perfdata/replay"
 	"unspool/capture/profile"
-	"unspool/capture/replay"
 	"unspool/perfring"
 )
 

@@ -3,7 +3,7 @@ package firefox
 import (
 	"testing"
 
-	"unspool/capture/replay"
+	"unspool/capture/perfdata/replay"
 	"unspool/perfring"
 )
 

@@ -34,7 +34,7 @@ func open(t testing.TB, file []byte) *reader {
 		t.Skip("node is missing")
 	}
 	program, err := filepath.Abs(
-		"../../dist/npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js")
+		"../../../dist/npm/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js")
 	if err == nil {
 		_, err = os.Stat(program)
 	}

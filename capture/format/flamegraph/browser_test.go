@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/testdata/browser"

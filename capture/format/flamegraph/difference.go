@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"unspool/capture/difference"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
+	"unspool/capture/profile/difference"
 )
 
 var (

@@ -13,9 +13,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"unspool/capture/difference"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
+	"unspool/capture/profile/difference"
 	"unspool/capture/profile/profiletest"
 	"unspool/testdata/browser"
 )

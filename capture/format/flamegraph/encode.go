@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"html/template"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // header is the JSON at the beginning of the page's data.

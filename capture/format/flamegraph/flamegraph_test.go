@@ -16,7 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/unwind"

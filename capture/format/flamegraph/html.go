@@ -6,7 +6,7 @@ import (
 	"html/template"
 	"sync"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 var (

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	proto "github.com/google/pprof/profile"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 )

@@ -9,7 +9,7 @@ import (
 
 	proto "github.com/google/pprof/profile"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"

@@ -7,7 +7,7 @@ import (
 
 	proto "github.com/google/pprof/profile"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture/folded"
+	"unspool/capture/format/folded"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/testdata/browser"
@@ -17,7 +17,7 @@ import (
 
 // released is the folder of the web page in speedscope's npm package.
 func released(t *testing.T) string {
-	folder, err := filepath.Abs("../../dist/npm/node_modules/speedscope/dist/release")
+	folder, err := filepath.Abs("../../../dist/npm/node_modules/speedscope/dist/release")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 var le = binary.LittleEndian

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 

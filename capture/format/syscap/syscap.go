@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/perfdata/replay"
 	"unspool/capture/profile"
-	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/vmas"
 )

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/perfdata/replay"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
-	"unspool/capture/replay"
 	"unspool/perfring"
 	"unspool/perfring/recordtest"
 	"unspool/vmas"

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"

@@ -10,8 +10,8 @@ import (
 // ErrHidden means that all addresses of the list are zero: the kernel hides them from who opened it.
 var ErrHidden = errors.New("kernel addresses are hidden")
 
-// Hidden returns why the kernel hides them, as kallsyms_show_value (kernel/ksyms_common.c) decides by the settings below
-// proc, and whether it hides them from everybody. If not, who opened the list had no CAP_SYSLOG.
+// Hidden returns why the kernel hides them, as kallsyms_show_value (kernel/ksyms_common.c) decides by the settings
+// below proc, and whether it hides them from everybody. If not, who opened the list had no CAP_SYSLOG.
 func Hidden(proc string) (why string, fromAll bool) {
 	setting := func(name string) (n int) { // 0 if it cannot be read
 		text, _ := os.ReadFile(filepath.Join(proc, "sys/kernel", name))

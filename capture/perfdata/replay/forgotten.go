@@ -3,7 +3,7 @@ package replay
 import (
 	"fmt"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/vmas"
 )
 

@@ -80,6 +80,10 @@ func (c *Change) KernelSymbol() (name string, addr uint64) {
 
 // Replay applies records to a table. They must come in the order of time.
 type Replay struct {
+	// OfSamples reports whether the record at hand is from where only samples are: what was lost there tells nothing of
+	// processes. It may be nil.
+	OfSamples func() bool
+
 	table *vmas.Table
 	// named means that a COMM makes a process known.
 	named bool
@@ -87,6 +91,7 @@ type Replay struct {
 	exits  []exit           // exits that are not applied yet, in order of time
 	ending map[uint32]int32 // how many of these a process has
 	begun  uint64           // time of the last record of a live table with which a process began, or another program
+	mapped uint64           // the same of the last mapping
 	taken  decoded          // by Record
 	ahead  decoded          // by Peek, which may be called while a change is still used
 }
@@ -149,12 +154,18 @@ func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error
 	switch {
 	case c.Kind == Mapping, c.Kind == Fork, c.Kind == Comm && c.Exec:
 		r.revive(c.PID)
+	case c.Kind == LostRecords && r.OfSamples != nil && r.OfSamples():
+		return c, nil
 	case c.Kind == LostRecords:
 		r.settle(math.MaxUint64)
 	}
 	switch c.Kind {
 	case Mapping:
 		c.Mapping = r.table.Mmap(c.PID, c.Map)
+		if timed && !r.named {
+			r.mapped = max(r.mapped, time)
+			r.table.MappingHasCome(c.PID, time)
+		}
 	case Comm:
 		if r.named && !c.Exec && r.table.Space(c.PID) == nil {
 			r.table.Fork(c.PID, c.PID, 0, 0)
@@ -237,7 +248,10 @@ func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vm
 		return 0, m, false
 	}
 	file := r.table.Expect(c.Map)
-	time, _ := f.Time(rec)
+	time, timed := f.Time(rec)
+	if timed && time > r.mapped { // it may have been taken already
+		r.table.MappingToCome(c.PID, time)
+	}
 	return c.PID, vmas.Mapping{
 		Start: c.Map.Addr, End: c.Map.Addr + c.Map.Len, Offset: c.Map.Offset, Prot: c.Map.Prot, File: file,
 		Time: time,

@@ -344,3 +344,49 @@ func TestProgramsToCome(t *testing.T) {
 		}
 	}
 }
+
+// TestLostSamplesDoubtNobody: records that were lost where all others are doubt what is known of processes; those where
+// only samples are do not.
+func TestLostSamplesDoubtNobody(t *testing.T) {
+	for _, ofSamples := range []bool{false, true} {
+		table := vmas.NewTable("")
+		r := New(table)
+		r.OfSamples = func() bool { return ofSamples }
+		if _, err := r.Record(comm(t, perfring.Comm{PID: 5, TID: 5, Exec: true, Comm: []byte("five")}), &format); err != nil {
+			t.Fatal(err)
+		}
+		c, err := r.Record(words(perfring.RecordLost, 1, 33), &format)
+		if err != nil || c.Kind != LostRecords || c.Lost != 33 {
+			t.Errorf("%+v, %v", c, err)
+		}
+		if doubted := table.Space(5).Doubted(); doubted == ofSamples {
+			t.Errorf("of samples: %v, doubted: %v", ofSamples, doubted)
+		}
+	}
+}
+
+// TestMappingsToCome looks at the record of a mapping before it is applied, and at it again after that.
+func TestMappingsToCome(t *testing.T) {
+	b, err := perfring.AppendMmap2(nil, &format, &perfring.Mmap2{PID: 5, TID: 5, Addr: 0x1000, Len: 0x1000,
+		Prot: unix.PROT_EXEC, Path: []byte("/a")}, &perfring.SampleID{PID: 5, TID: 5, Time: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := vmas.NewTable("")
+	r := New(table)
+	is := func(what string, want bool) {
+		t.Helper()
+		if got := table.IsMappingToCome(5); got != want {
+			t.Errorf("%s: a mapping is to come: %v", what, got)
+		}
+	}
+	is("first", false)
+	r.Peek(b, &format)
+	is("looked at", true)
+	if _, err := r.Record(b, &format); err != nil {
+		t.Fatal(err)
+	}
+	is("applied", false)
+	r.Peek(b, &format) // as it is in the ring still
+	is("looked at again", false)
+}

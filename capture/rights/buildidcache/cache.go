@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/output"
-	"unspool/capture/sandbox"
+	"unspool/capture/rights/sandbox"
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/image/debugfile"
 	"unspool/vmas"

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // A Report says what has become of the files that are not at their paths any more.

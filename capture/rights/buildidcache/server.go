@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/sandbox"
+	"unspool/capture/rights/sandbox"
 	"unspool/vmas/process"
 )
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"unspool/capture/sandbox"
+	"unspool/capture/rights/sandbox"
 )
 
 // A Client asks an opener. Its methods may be called by several goroutines.

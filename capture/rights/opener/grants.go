@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/output"
-	"unspool/capture/priority"
-	"unspool/capture/sandbox"
+	"unspool/capture/rights/priority"
+	"unspool/capture/rights/sandbox"
 )
 
 // grants are what the opener does besides reading processes: only what was granted before the client was

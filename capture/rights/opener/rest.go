@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/rest"
+	"unspool/capture/rights/rest"
 	"unspool/perfring"
 )
 

@@ -3,7 +3,7 @@ package opener
 import (
 	"testing"
 
-	"unspool/capture/rest"
+	"unspool/capture/rights/rest"
 	"unspool/perfring"
 	"unspool/testdata/programs"
 )

@@ -32,8 +32,8 @@ func IsDistributed(path string) bool {
 
 var distributed = regexp.MustCompile(`^/(usr|lib|lib32|lib64|libx32|bin|sbin)/`)
 
-// Install returns how the debug symbols of files are installed, commands between backticks; "" if the distribution has no
-// packages of these, or no package has the files.
+// Install returns how the debug symbols of files are installed, commands between backticks; "" if the distribution has
+// no packages of these, or no package has the files.
 func (s *System) Install(files []File) string {
 	ids := s.distribution()
 	switch {

@@ -3,7 +3,7 @@ package check
 import (
 	"unspool/capture"
 	"unspool/capture/perfdata"
-	"unspool/capture/replay"
+	"unspool/capture/perfdata/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/unwind"

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/unwind"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"unspool/capture"
-	"unspool/capture/compare"
+	"unspool/capture/verdict/compare"
 )
 
 // TestCauses records programs for which it is known where frame pointers lead, and why.

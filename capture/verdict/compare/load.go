@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/perfdata/replay"
 	"unspool/capture/profile"
-	"unspool/capture/replay"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 )

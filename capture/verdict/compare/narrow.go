@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"unspool/capture/flamegraph"
+	"unspool/capture/format/flamegraph"
 	"unspool/capture/profile"
 )
 

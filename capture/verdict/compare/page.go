@@ -10,8 +10,8 @@ import (
 	"strings"
 	"sync"
 
-	"unspool/capture/flamegraph"
-	"unspool/capture/human"
+	"unspool/capture/format/flamegraph"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 

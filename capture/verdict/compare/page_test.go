@@ -12,11 +12,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"unspool/capture/compare"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
+	"unspool/capture/verdict/compare"
 	"unspool/testdata/browser"
 )
 

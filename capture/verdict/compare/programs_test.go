@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"unspool/capture"
-	"unspool/capture/compare"
 	"unspool/capture/profile"
+	"unspool/capture/verdict/compare"
 	"unspool/dwarfcfi"
 	"unspool/testdata/lane"
 	"unspool/testdata/programs"

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"unspool/capture"
-	"unspool/capture/compare"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/capture/verdict/compare"
 	"unspool/dwarfcfi"
 	"unspool/perfring"
 	"unspool/testdata/programs"

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 )

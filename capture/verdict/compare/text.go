@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // Text is how a result is printed.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"unspool/capture/priority"
+	"unspool/capture/rights/priority"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unsafe"
 
-	"unspool/capture/kallsyms"
+	"unspool/capture/perfdata/kallsyms"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/limits"
+	"unspool/capture/rights/limits"
 	"unspool/perfring"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"unspool/capture/runtimes"
+	"unspool/capture/symbols/runtimes"
 	"unspool/unwind/jit/jitdump"
 	"unspool/unwind/jit/perfmap"
 	"unspool/vmas/process"

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"unspool/capture"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/perfring"
 
 	"golang.org/x/sys/unix"

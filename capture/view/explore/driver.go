@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // fetched returns a profile when pprof fetches one.

@@ -15,7 +15,7 @@ import (
 	"github.com/google/pprof/driver"
 	proto "github.com/google/pprof/profile"
 
-	"unspool/capture/pprof"
+	"unspool/capture/format/pprof"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 )

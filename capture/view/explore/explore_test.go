@@ -43,7 +43,7 @@ func run(t *testing.T, name string, args ...string) {
 }
 
 // spinSources is where pprof's program is.
-const spinSources = "../pprof/testdata"
+const spinSources = "../../format/pprof/testdata"
 
 // publicSources is a copy of spinSources that everybody may read: of a file that has been replaced, no other source is
 // shown, and this checkout may lie in somebody's home.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture/pprof"
+	"unspool/capture/format/pprof"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"

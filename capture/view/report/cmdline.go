@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // leastCommandLine is the room in columns in which a command line is shown.

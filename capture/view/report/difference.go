@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"unspool/capture/difference"
 	"unspool/capture/profile"
+	"unspool/capture/profile/difference"
 )
 
 // Difference is what is compared of two recordings, and how it is printed.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"unspool/capture/difference"
 	"unspool/capture/profile"
+	"unspool/capture/profile/difference"
 	"unspool/capture/profile/profiletest"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // mostTables is how many groups have a table of their own.

@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"io"
 
-	"unspool/capture/difference"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
+	"unspool/capture/profile/difference"
 )
 
 // differenceVersion is 2, as `compare A B` wrote other keys before.

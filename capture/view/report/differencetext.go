@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/difference"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
+	"unspool/capture/profile/difference"
 )
 
 // WriteDifference prints what differs between two recordings, first what is more than chance.

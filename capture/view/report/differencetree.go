@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"unspool/capture/difference"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
+	"unspool/capture/profile/difference"
 )
 
 // differentTree prints the tree of calls as far as it has changed.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
-	"unspool/capture/runtimes"
+	"unspool/capture/symbols/runtimes"
 	"unspool/unwind"
 )
 

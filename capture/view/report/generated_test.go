@@ -7,7 +7,7 @@ import (
 
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
-	"unspool/capture/runtimes"
+	"unspool/capture/symbols/runtimes"
 	"unspool/unwind"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/unwind"
 )

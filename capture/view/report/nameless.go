@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 

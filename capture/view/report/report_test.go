@@ -12,8 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"unspool/capture/difference"
 	"unspool/capture/profile"
+	"unspool/capture/profile/difference"
 	"unspool/capture/profile/profiletest"
 	"unspool/unwind"
 )

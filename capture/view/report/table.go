@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 )
 
 // functions prints the table of functions.

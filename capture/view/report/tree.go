@@ -3,7 +3,7 @@ package report
 import (
 	"fmt"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 

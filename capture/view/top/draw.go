@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"unspool/capture/human"
-	"unspool/capture/report"
+	"unspool/capture/output/human"
+	"unspool/capture/view/report"
 )
 
 // Select Graphic Rendition (ECMA-48).

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"unspool/capture/human"
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 
