@@ -1,0 +1,237 @@
+package machine
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/perfring"
+	"unspool/perfring/recordtest"
+)
+
+const (
+	recordFork = perfring.RecordFork
+	recordExit = perfring.RecordExit
+	// registers are those that the kernel is asked for: AX to SS, R8 to R15.
+	registers = 0xff0fff
+	eventID   = 7
+)
+
+// A cpu is a CPU with the kernel's side of its two rings.
+type cpu struct {
+	m       *Machine
+	number  int
+	next    uint64 // when something happens on it
+	r       *rand.Rand
+	format  perfring.Format
+	samples ring
+	others  ring
+	offline bool
+	buf     []byte
+}
+
+// A ring is the kernel's side of a ring.
+type ring struct {
+	perfring.Memory
+	head, tail uint64
+	waiting    []waiting // records that are not written yet
+	lost       uint64    // since the last record
+	dropped    uint64    // in all
+}
+
+type waiting struct {
+	at  uint64
+	rec []byte
+}
+
+func newCPU(m *Machine, number int) *cpu {
+	c := &cpu{m: m, number: number, next: base, r: m.plan.draw("cpu", uint64(number)), format: perfring.NewFormat(m.attr())}
+	for _, r := range []*ring{&c.samples, &c.others} {
+		size := m.plan.Ring
+		if r == &c.others {
+			size = max(size/16, 1<<12)
+		}
+		r.Memory = perfring.Memory{CPU: number, SideBand: r == &c.others, Data: make([]byte, size), Head: &r.head,
+			Tail: &r.tail}
+	}
+	return c
+}
+
+// id is the trailer of a record.
+func (c *cpu) id(pid, tid uint32) *perfring.SampleID {
+	return &perfring.SampleID{PID: pid, TID: tid, Time: c.m.at, ID: eventID, CPU: uint32(c.number)}
+}
+
+// put writes a record to a ring: now, or a little late.
+func (c *cpu) put(to *ring, rec []byte, err error) {
+	if err != nil {
+		panic(err)
+	}
+	c.m.Reached[perfring.Record(rec).Type().String()]++
+	at := c.m.at
+	if c.m.happens(c.r, "inverted") {
+		at += uint64(c.r.IntN(30_000))
+	}
+	to.waiting = append(to.waiting, waiting{at, slices.Clone(rec)})
+	c.m.at++ // no two records have the same time
+}
+
+// write writes the records up to a time into the rings.
+func (c *cpu) write(until uint64) {
+	for _, r := range []*ring{&c.samples, &c.others} {
+		slices.SortStableFunc(r.waiting, func(a, b waiting) int {
+			if a.at < b.at {
+				return -1
+			}
+			return 1
+		})
+		n := 0
+		for n < len(r.waiting) && r.waiting[n].at <= until {
+			c.writeTo(r, &r.waiting[n])
+			n++
+		}
+		r.waiting = slices.Delete(r.waiting, 0, n)
+	}
+}
+
+// writeTo writes a record if there is room, behind a LOST record for those for which there was none
+// (perf_output_begin, kernel/events/ring_buffer.c).
+func (c *cpu) writeTo(r *ring, w *waiting) {
+	var lost []byte
+	if r.lost > 0 {
+		id := c.id(0, 0)
+		id.Time, _ = c.format.Time(perfring.Record(w.rec))
+		lost, _ = perfring.AppendLost(nil, &c.format, &perfring.Lost{ID: eventID, Lost: r.lost}, id)
+	}
+	if uint64(len(r.Data))-(r.head-r.tail) < uint64(len(lost)+len(w.rec)) {
+		r.lost++
+		r.dropped++
+		c.m.Reached["lost"]++
+		return
+	}
+	r.lost = 0
+	for _, rec := range [][]byte{lost, w.rec} {
+		at := int(r.head % uint64(len(r.Data)))
+		n := copy(r.Data[at:], rec)
+		copy(r.Data, rec[n:])
+		r.head += uint64(len(rec))
+	}
+}
+
+func (c *cpu) comm(t *task, tid uint32, exec bool) {
+	rec, err := perfring.AppendComm(c.buf[:0], &c.format, &perfring.Comm{PID: t.pid, TID: tid, Exec: exec,
+		Comm: []byte(t.comm)}, c.id(t.pid, tid))
+	c.put(&c.others, rec, err)
+}
+
+func (c *cpu) mmap(t *task, tid uint32, n *mapping) {
+	st := &n.file.stat
+	rec, err := perfring.AppendMmap2(c.buf[:0], &c.format, &perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: t.pid,
+		TID: tid, Addr: n.start, Len: sizeOf, Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Inode: st.Ino,
+		Prot: unix.PROT_READ | unix.PROT_EXEC, Flags: unix.MAP_PRIVATE, Path: []byte(n.file.path)}, c.id(t.pid, tid))
+	c.put(&c.others, rec, err)
+}
+
+func (c *cpu) task(kind perfring.RecordType, pid, ppid, tid, ptid uint32) {
+	rec, err := recordtest.AppendTask(c.buf[:0], &c.format, kind, &perfring.Task{PID: pid, PPID: ppid, TID: tid, PTID: ptid,
+		Time: c.m.at}, c.id(pid, tid))
+	c.put(&c.others, rec, err)
+}
+
+// throttle says that the kernel holds the event back. The record has the body of a LOST record, and a word more.
+func (c *cpu) throttle() {
+	b := le.AppendUint32(nil, uint32(perfring.RecordThrottle))
+	b = le.AppendUint16(le.AppendUint16(b, 0), 0)
+	b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, c.m.at), eventID), eventID)
+	c.put(&c.samples, c.trailed(b, 0), nil)
+}
+
+// ksymbol tells of code of the kernel. The record is longer than what was written: see perfring.Format.Correct.
+func (c *cpu) ksymbol() {
+	b := le.AppendUint32(nil, uint32(perfring.RecordKsymbol))
+	b = le.AppendUint16(le.AppendUint16(b, 0), 0)
+	b = le.AppendUint64(b, 0xffff_ffff_c000_0000)
+	b = le.AppendUint32(b, 64)
+	b = le.AppendUint16(le.AppendUint16(b, 1), 0)
+	b = append(b, "bpf_prog_0000000\x00\x00\x00\x00\x00\x00\x00\x00"...)
+	c.put(&c.others, c.trailed(b, 8*c.r.IntN(6)), nil)
+}
+
+// trailed appends the trailer to a record, and what the ring held before.
+func (c *cpu) trailed(b []byte, more int) []byte {
+	like, _ := perfring.AppendLost(nil, &c.format, &perfring.Lost{}, c.id(1, 1))
+	b = append(b, like[len(like)-c.format.SampleIDSize():]...)
+	for range more / 8 {
+		b = le.AppendUint64(b, c.r.Uint64())
+	}
+	le.PutUint16(b[6:], uint16(len(b)))
+	return b
+}
+
+// sample samples a thread: in its code, or in the kernel.
+func (c *cpu) sample(t *task, th *thread) {
+	s := th.now(c.r)
+	stack := th.copy(s.sp, c.m.plan.Copy)
+	misc, chain := uint16(unix.PERF_RECORD_MISC_USER), []uint64(nil)
+	if c.r.IntN(4) == 0 {
+		misc = unix.PERF_RECORD_MISC_KERNEL
+		chain = []uint64{^uint64(127), 0xffff_ffff_8100_0000 + c.r.Uint64N(1<<20)}
+	}
+	c.m.truth[c.m.at] = sampled{chain: s.chain, copied: len(stack), depth: int(th.top - s.sp)}
+	c.put(&c.samples, c.sampleOf(t.pid, th.tid, misc, chain, &s, stack), nil)
+}
+
+// exited samples a task that has no user part any more.
+func (c *cpu) exited(t *task) {
+	c.put(&c.samples, c.sampleOf(t.pid, t.pid, unix.PERF_RECORD_MISC_KERNEL,
+		[]uint64{^uint64(127), 0xffff_ffff_8100_0000}, nil, nil), nil)
+}
+
+func (c *cpu) sampleOf(pid, tid uint32, misc uint16, chain []uint64, s *state, stack []byte) []byte {
+	b := le.AppendUint32(c.buf[:0], uint32(perfring.RecordSample))
+	b = le.AppendUint16(le.AppendUint16(b, misc), 0)
+	b = le.AppendUint64(b, eventID)
+	ip := uint64(0)
+	if s != nil {
+		ip = s.pc
+	}
+	if len(chain) > 1 {
+		ip = chain[1]
+	}
+	b = le.AppendUint64(b, ip)
+	b = le.AppendUint32(le.AppendUint32(b, pid), tid)
+	b = le.AppendUint64(b, c.m.at)
+	b = le.AppendUint32(le.AppendUint32(b, uint32(c.number)), 0)
+	b = le.AppendUint64(b, 1_000_000)
+	b = le.AppendUint64(b, uint64(len(chain)))
+	for _, ip := range chain {
+		b = le.AppendUint64(b, ip)
+	}
+	if s == nil {
+		b = le.AppendUint64(b, unix.PERF_SAMPLE_REGS_ABI_NONE)
+		b = le.AppendUint64(b, 0) // no stack
+	} else {
+		b = le.AppendUint64(b, unix.PERF_SAMPLE_REGS_ABI_64)
+		for mask := uint64(registers); mask != 0; mask &= mask - 1 {
+			v := c.r.Uint64()
+			switch bits.TrailingZeros64(mask) {
+			case 1:
+				v = s.bx
+			case 6:
+				v = s.bp
+			case 7:
+				v = s.sp
+			case 8:
+				v = s.pc
+			}
+			b = le.AppendUint64(b, v)
+		}
+		b = le.AppendUint64(b, uint64(c.m.plan.Copy))
+		b = append(append(b, stack...), make([]byte, c.m.plan.Copy-len(stack))...)
+		b = le.AppendUint64(b, uint64(len(stack)))
+	}
+	le.PutUint16(b[6:], uint16(len(b)))
+	return b
+}

@@ -1,0 +1,330 @@
+package machine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Machine is what is recorded. Everything that happens on it happens when it is asked up to a time: see advance.
+type Machine struct {
+	plan  Plan
+	began time.Time
+	mu    sync.Mutex
+
+	files   map[string]*file // by path
+	program []*file
+	library []*file
+
+	processes []*task // in the order in which they began
+	byPID     map[uint32]*task
+	nextPID   uint32
+	freed     []uint32
+
+	cpus  []*cpu
+	at    uint64 // up to when all has happened
+	over  bool   // nothing happens any more
+	asked map[string]uint64
+
+	// What was sampled, for the judge.
+	truth   map[uint64]sampled // by time
+	Reached map[string]int     // how often each fault has happened, and each record was written
+}
+
+// A sampled is what a sample has to be.
+type sampled struct {
+	chain  []uint64
+	copied int // how many bytes of its stack
+	depth  int // and how many there are
+}
+
+// base is the time at which a recording begins, in ns: later than that of any clock here, as files were written before.
+const base = 1 << 60
+
+// period is the mean time between two things that happen on a CPU.
+const period = 500 * time.Microsecond
+
+// newMachine makes a machine of files, which have to be there.
+func newMachine(p Plan, files []*file) *Machine {
+	m := &Machine{plan: p, began: time.Now(), files: make(map[string]*file), byPID: make(map[uint32]*task), nextPID: 100,
+		at: base, asked: make(map[string]uint64), truth: make(map[uint64]sampled), Reached: make(map[string]int)}
+	for i, f := range files {
+		if f.strange && !p.has("strange") {
+			continue
+		}
+		own := *f
+		m.files[own.path] = &own
+		if i%2 == 0 {
+			m.program = append(m.program, &own)
+		} else {
+			m.library = append(m.library, &own)
+		}
+	}
+	for i := range p.CPUs {
+		m.cpus = append(m.cpus, newCPU(m, i))
+	}
+	r := p.draw("begin")
+	for range p.Processes {
+		t := m.spawn(r, 1)
+		m.execute(r, t, nil)
+		for range r.IntN(p.Threads) {
+			m.startThread(r, t, nil)
+		}
+	}
+	return m
+}
+
+// now is the time of the machine's clock.
+func (m *Machine) now() uint64 { return base + uint64(time.Since(m.began)) }
+
+// happens reports whether a fault happens that could.
+func (m *Machine) happens(r *rand.Rand, fault string) bool {
+	if !m.plan.has(fault) || r.IntN(8) > 0 {
+		return false
+	}
+	m.Reached[fault]++
+	return true
+}
+
+// spawn makes a process without mappings and threads.
+func (m *Machine) spawn(r *rand.Rand, parent uint32) *task {
+	pid := m.nextPID
+	if n := len(m.freed); n > 0 && m.happens(r, "reuse") {
+		pid, m.freed = m.freed[n-1], m.freed[:n-1]
+	} else {
+		m.nextPID += 1 + uint32(r.IntN(3))
+	}
+	t := &task{pid: pid, ppid: parent, started: (m.at - base) / 1e7, comm: fmt.Sprintf("task-%d", pid)}
+	t.started += uint64(len(m.processes)) // no two processes of a PID began at the same time
+	m.processes = append(m.processes, t)
+	m.byPID[pid] = t
+	return t
+}
+
+// execute gives a process another program. c is the CPU, nil before the recording.
+func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) {
+	for _, th := range t.threads {
+		th.exited = th.tid != t.pid
+	}
+	t.maps, t.threads = nil, nil
+	first := &thread{tid: t.pid, p: t}
+	t.comm = fmt.Sprintf("program-%d", r.IntN(100))
+	if c != nil {
+		c.comm(t, t.pid, true)
+	}
+	m.mapFile(r, t, m.program[r.IntN(len(m.program))], c, t.pid)
+	for range 1 + r.IntN(2) {
+		m.mapFile(r, t, m.library[r.IntN(len(m.library))], c, t.pid)
+	}
+	first.begin(t.maps[0], &t.maps[0].file.image.functions[0], 0x7ffc_0000_0000+uint64(r.IntN(1<<20))<<12)
+	t.threads = append(t.threads, first)
+}
+
+// mapFile maps a file at a new address.
+func (m *Machine) mapFile(r *rand.Rand, t *task, f *file, c *cpu, tid uint32) *mapping {
+	if f.replacedBy != nil {
+		f = f.replacedBy
+	}
+	at := uint64(0x5500_0000_0000) + uint64(r.IntN(1<<24))<<16
+	for slices.ContainsFunc(t.maps, func(o *mapping) bool { return o.start == at }) {
+		at += 1 << 16
+	}
+	n := &mapping{at, f}
+	t.maps = append(t.maps, n)
+	if f.strange {
+		m.Reached["strange"]++
+	}
+	if c != nil {
+		c.mmap(t, tid, n)
+	}
+	return n
+}
+
+// startThread starts a thread.
+func (m *Machine) startThread(r *rand.Rand, t *task, c *cpu) {
+	th := &thread{tid: m.nextPID, p: t}
+	m.nextPID++
+	lib := t.maps[len(t.maps)-1]
+	th.begin(lib, &lib.file.image.functions[1], 0x7f00_0000_0000+uint64(th.tid)<<24)
+	t.threads = append(t.threads, th)
+	if c != nil {
+		c.task(recordFork, t.pid, t.pid, th.tid, t.pid)
+	}
+}
+
+// advance lets everything happen up to a time. The caller holds mu.
+func (m *Machine) advance(until uint64) {
+	for !m.over {
+		var next *cpu
+		for _, c := range m.cpus {
+			if next == nil || c.next < next.next {
+				next = c
+			}
+		}
+		if next.next > until {
+			break
+		}
+		m.at = max(m.at, next.next)
+		m.happen(next)
+		next.next += 1 + uint64(next.r.Int64N(2*int64(period)))
+	}
+	m.at = max(m.at, until)
+	for _, c := range m.cpus {
+		c.write(until)
+	}
+}
+
+// happen lets something happen on a CPU.
+func (m *Machine) happen(c *cpu) {
+	r := c.r
+	if c.offline {
+		return
+	}
+	var alive []*task
+	for _, t := range m.processes {
+		if !t.ended {
+			alive = append(alive, t)
+		}
+	}
+	if len(alive) == 0 || len(alive) < m.plan.Processes && r.IntN(10) == 0 {
+		m.fork(r, c, alive)
+		return
+	}
+	t := alive[r.IntN(len(alive))]
+	th := t.threads[r.IntN(len(t.threads))]
+	switch r.IntN(60) {
+	case 0:
+		if len(t.threads) < m.plan.Threads {
+			m.startThread(r, t, c)
+		}
+	case 1:
+		if len(t.threads) > 1 && th.tid != t.pid {
+			m.endThread(t, th, c)
+		}
+	case 2:
+		if m.happens(r, "exec") {
+			m.execute(r, t, c)
+		}
+	case 3:
+		if m.plan.has("vanish") || m.plan.has("reuse") {
+			m.end(r, t, c)
+		}
+	case 4:
+		if m.happens(r, "fork") {
+			m.fork(r, c, alive)
+		}
+	case 5:
+		m.changeLibrary(r, t, c, th)
+	case 6:
+		if m.happens(r, "replaced") {
+			m.replace(r)
+		}
+	case 7:
+		if len(m.cpus) > 1 && c.number > 0 && m.happens(r, "offline") {
+			c.offline = true
+		}
+	case 8:
+		if m.happens(r, "throttled") {
+			c.throttle()
+		}
+	case 9:
+		if m.happens(r, "trailers") {
+			c.ksymbol()
+		}
+	default:
+		th.step(r, 6+r.IntN(20))
+		c.sample(t, th)
+	}
+}
+
+// fork makes a process: from another one, or from none.
+func (m *Machine) fork(r *rand.Rand, c *cpu, alive []*task) {
+	if len(alive) > 0 && len(alive) < m.plan.Processes+4 {
+		parent := alive[r.IntN(len(alive))]
+		th := parent.threads[r.IntN(len(parent.threads))]
+		child := m.spawn(r, parent.pid)
+		child.comm = parent.comm
+		for _, o := range parent.maps {
+			child.maps = append(child.maps, &mapping{o.start, o.file})
+		}
+		child.threads = []*thread{th.fork(child, child.pid)}
+		c.task(recordFork, child.pid, parent.pid, child.pid, th.tid)
+		if r.IntN(2) == 0 {
+			m.execute(r, child, c)
+		}
+		return
+	}
+	if len(alive) == 0 {
+		t := m.spawn(r, 1)
+		c.task(recordFork, t.pid, 1, t.pid, 1)
+		m.execute(r, t, c)
+	}
+}
+
+func (m *Machine) endThread(t *task, th *thread, c *cpu) {
+	t.threads = slices.DeleteFunc(t.threads, func(o *thread) bool { return o == th })
+	th.exited = true
+	c.task(recordExit, t.pid, t.pid, th.tid, t.pid)
+}
+
+// end ends a process.
+func (m *Machine) end(r *rand.Rand, t *task, c *cpu) {
+	if m.plan.has("vanish") {
+		m.Reached["vanish"]++
+	}
+	for _, th := range t.threads {
+		if th.tid != t.pid {
+			c.task(recordExit, t.pid, t.ppid, th.tid, t.pid)
+		}
+	}
+	c.task(recordExit, t.pid, t.ppid, t.pid, t.ppid)
+	if m.happens(r, "exits") {
+		c.exited(t)
+	}
+	t.ended = true
+	m.freed = append(m.freed, t.pid)
+}
+
+// library_ loads another library, or one in the place of one that no stack is in.
+func (m *Machine) changeLibrary(r *rand.Rand, t *task, c *cpu, th *thread) {
+	f := m.library[r.IntN(len(m.library))]
+	for i, o := range t.maps[1:] {
+		if !t.isUsed(o) && m.happens(r, "dlclose") {
+			if f.replacedBy != nil {
+				f = f.replacedBy
+			}
+			n := &mapping{o.start, f}
+			t.maps[1+i] = n
+			c.mmap(t, th.tid, n)
+			return
+		}
+	}
+	if len(t.maps) < 6 {
+		m.mapFile(r, t, f, c, th.tid)
+	}
+}
+
+// replace puts another file at the path of one.
+func (m *Machine) replace(r *rand.Rand) {
+	all := [2][]*file{m.program, m.library}[r.IntN(2)]
+	old, other := all[r.IntN(len(all))], all[r.IntN(len(all))]
+	if old.replacedBy == nil && old != other && other.replacedBy == nil {
+		is := *other
+		is.path = old.path
+		old.replacedBy = &is
+	}
+}
+
+// attr is how the events are opened.
+func (m *Machine) attr() *unix.PerfEventAttr {
+	return &unix.PerfEventAttr{
+		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
+			unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER |
+			unix.PERF_SAMPLE_STACK_USER,
+		Sample_regs_user: registers, Sample_stack_user: uint32(m.plan.Copy), Bits: unix.PerfBitSampleIDAll,
+	}
+}

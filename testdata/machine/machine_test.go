@@ -1,0 +1,133 @@
+package machine
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	seeds = flag.Int("seeds", 200, "how many machines are simulated")
+	from  = flag.Uint64("from", 1, "the first of their seeds")
+	plan  = flag.String("plan", "", "run this plan, by TestPlans")
+)
+
+// simulate runs a plan in a bubble.
+func simulate(t *testing.T, p Plan, files []*file) (res *Result) {
+	t.Helper()
+	synctest.Test(t, func(*testing.T) { res = Run(p, files) })
+	return res
+}
+
+// TestSimulate simulates machines. Of one that fails it says the shortest plan that still does.
+func TestSimulate(t *testing.T) {
+	files, err := Files(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	var mu sync.Mutex
+	all := Result{Reached: make(map[string]int)}
+	failed := 0
+	t.Run("seeds", func(t *testing.T) {
+		workers := uint64(runtime.GOMAXPROCS(0))
+		for w := range workers {
+			t.Run(strconv.FormatUint(w, 10), func(t *testing.T) {
+				t.Parallel()
+				for seed := *from + w; seed < *from+uint64(*seeds); seed += workers {
+					p := Draw(seed)
+					res := simulate(t, p, files)
+					mu.Lock()
+					all.add(res)
+					if len(res.Problems) > 0 {
+						failed++
+					}
+					enough := failed >= mostFailures
+					mu.Unlock()
+					if len(res.Problems) > 0 {
+						fail(t, p, res, files)
+					}
+					if enough {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Logf("%d machines in %v: %d samples, ended %v, %d joined, %d of them wrong, %d guessed wrong; reached %v", *seeds,
+		time.Since(began).Round(time.Millisecond), all.Samples, all.Ended, all.Joined, all.Wrong,
+		all.Guessed, all.Reached)
+	if *seeds < 200 || failed > 0 {
+		return
+	}
+	for _, fault := range Faults {
+		if all.Reached[fault] == 0 {
+			t.Errorf("%s has not happened", fault)
+		}
+	}
+}
+
+// mostFailures is how many plans that fail are made shorter: that takes its time.
+const mostFailures = 3
+
+// fail tells of a plan that fails.
+func fail(t *testing.T, p Plan, res *Result, files []*file) {
+	short := Shortest(p, func(q Plan) bool { return len(simulate(t, q, files).Problems) > 0 })
+	t.Errorf("%v\n\t%s\nshortest: %v\n\t%s", p, strings.Join(res.Problems, "\n\t"), short,
+		strings.Join(simulate(t, short, files).Problems, "\n\t"))
+}
+
+// TestSameSeed: the same seed gives the same bytes.
+func TestSameSeed(t *testing.T) {
+	files, err := Files(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(20) {
+		p := Draw(seed)
+		if a, b := simulate(t, p, files), simulate(t, p, files); a.Digest != b.Digest {
+			t.Errorf("%v: %s and %s", p, a.Digest, b.Digest)
+		}
+	}
+}
+
+// TestPlans reads what String writes, and runs the plans that have failed once.
+func TestPlans(t *testing.T) {
+	for seed := range uint64(100) {
+		p := Draw(seed)
+		q, err := Parse(p.String())
+		if err != nil || q.String() != p.String() {
+			t.Errorf("%v is read as %v, %v", p, q, err)
+		}
+	}
+	if _, err := Parse("seed=x"); err == nil {
+		t.Error("a seed that is no number")
+	}
+	files, err := Files(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := os.ReadFile(filepath.Join("testdata", "plans.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(kept) + *plan) {
+		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
+			continue
+		}
+		p, err := Parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res := simulate(t, p, files); len(res.Problems) > 0 {
+			t.Errorf("%v\n\t%s", p, strings.Join(res.Problems, "\n\t"))
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Plan is what is simulated. All else is drawn from its Seed.
+type Plan struct {
+	Seed      uint64
+	CPUs      int
+	Processes int           // that run when the recording begins
+	Threads   int           // of a process, at most
+	Time      time.Duration // of the recording
+	Copy      int           // bytes of stack that are copied
+	Ring      int           // bytes of a ring, a power of two
+	Join      bool          // stacks that the copy cuts off are completed
+	Faults    []string
+}
+
+// Faults are the kinds of fault. Each happens in a part of the cases where it could.
+var Faults = []string{
+	"inverted",  // records are written up to 30 µs late
+	"lost",      // the rings are small
+	"throttled", // the kernel holds events back
+	"trailers",  // records are longer than what was written
+	"exec",      // processes execute another program
+	"fork",      // processes fork, and go on with the same stack
+	"reuse",     // PIDs are given again at once
+	"vanish",    // processes end while they are read
+	"dlclose",   // a library makes room for another one, at the same address
+	"replaced",  // files are replaced by others at the same path
+	"slow",      // files are opened late
+	"hang",      // files are not opened for ten seconds
+	"refused",   // files may not be opened
+	"stall",     // the recorder does not get a CPU for a while
+	"offline",   // a CPU goes away
+	"strange",   // code whose CFI does not lead to its callers
+	"limit",     // stacks are deeper than is asked for
+	"exits",     // samples of tasks that have exited
+}
+
+// Draw draws a plan.
+func Draw(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p := Plan{Seed: seed, CPUs: 1 + r.IntN(4), Processes: 1 + r.IntN(5), Threads: 1 + r.IntN(4),
+		Time: time.Duration(50+r.IntN(450)) * time.Millisecond, Copy: 512 << r.IntN(5), Ring: 1 << 21, Join: r.IntN(2) == 0}
+	for _, f := range Faults {
+		if r.IntN(3) == 0 {
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	if p.has("lost") {
+		p.Ring = 1 << (12 + r.IntN(5))
+		p.Copy = min(p.Copy, p.Ring/4)
+	}
+	return p
+}
+
+func (p *Plan) has(fault string) bool { return slices.Contains(p.Faults, fault) }
+
+// String returns the plan as a line that Parse reads.
+func (p Plan) String() string {
+	return fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t faults=%s", p.Seed, p.CPUs,
+		p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, strings.Join(p.Faults, ","))
+}
+
+// Parse reads a plan.
+func Parse(line string) (p Plan, err error) {
+	for field := range strings.FieldsSeq(line) {
+		name, value, _ := strings.Cut(field, "=")
+		n, nerr := strconv.ParseUint(value, 10, 64)
+		switch name {
+		case "seed":
+			p.Seed = n
+		case "cpus":
+			p.CPUs = int(n)
+		case "processes":
+			p.Processes = int(n)
+		case "threads":
+			p.Threads = int(n)
+		case "ms":
+			p.Time = time.Duration(n) * time.Millisecond
+		case "copy":
+			p.Copy = int(n)
+		case "ring":
+			p.Ring = int(n)
+		case "join":
+			p.Join, nerr = strconv.ParseBool(value)
+		case "faults":
+			p.Faults, nerr = strings.FieldsFunc(value, func(c rune) bool { return c == ',' }), nil
+		default:
+			nerr = errors.New("no such field")
+		}
+		if nerr != nil {
+			return p, fmt.Errorf("%s: %w", field, nerr)
+		}
+	}
+	return p, nil
+}
+
+// Shortest returns the smallest plan that it finds which still fails.
+func Shortest(p Plan, fails func(Plan) bool) Plan {
+	for again := true; again; {
+		again = false
+		var smaller []Plan
+		for i := range p.Faults {
+			q := p
+			q.Faults = slices.Delete(slices.Clone(p.Faults), i, i+1)
+			smaller = append(smaller, q)
+		}
+		for _, change := range []func(*Plan){
+			func(q *Plan) { q.CPUs = 1 }, func(q *Plan) { q.CPUs-- }, func(q *Plan) { q.Processes = 1 },
+			func(q *Plan) { q.Processes-- }, func(q *Plan) { q.Threads = 1 }, func(q *Plan) { q.Time /= 2 },
+			func(q *Plan) { q.Time -= q.Time / 8 }, func(q *Plan) { q.Join = false },
+		} {
+			q := p
+			change(&q)
+			if q.CPUs > 0 && q.Processes > 0 && q.Time >= time.Millisecond && q.String() != p.String() {
+				smaller = append(smaller, q)
+			}
+		}
+		for _, q := range smaller {
+			if fails(q) {
+				p, again = q, true
+				break
+			}
+		}
+	}
+	return p
+}
+
+// draw returns the numbers that are drawn for something, which do not depend on those that are drawn for others.
+func (p *Plan) draw(what string, of ...uint64) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, what, of)
+	return rand.New(rand.NewPCG(p.Seed, h.Sum64()))
+}

@@ -1,0 +1,290 @@
+package machine
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture"
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+	"unspool/unwind"
+	"unspool/unwind/link"
+)
+
+// A Result is what has come of a plan.
+type Result struct {
+	Problems []string // what is not as it has to be
+	Reached  map[string]int
+	Ended    [unwind.NumReasons]uint64
+	Joined   uint64
+	Wrong    uint64 // joined stacks whose callers were others
+	Guessed  uint64 // stacks with wrong frames that were guessed, as their code has no CFI
+	Samples  uint64
+	Digest   string // of all that was written
+}
+
+// add adds what another plan has reached.
+func (r *Result) add(o *Result) {
+	for what, n := range o.Reached {
+		r.Reached[what] += n
+	}
+	for i, n := range o.Ended {
+		r.Ended[i] += n
+	}
+	r.Samples, r.Joined, r.Wrong = r.Samples+o.Samples, r.Joined+o.Joined, r.Wrong+o.Wrong
+	r.Guessed += o.Guessed
+}
+
+// mostProblems is how many problems of a run are kept.
+const mostProblems = 5
+
+func (r *Result) problem(format string, args ...any) {
+	if len(r.Problems) < mostProblems {
+		r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+	}
+}
+
+// Files makes the files that machines have, in a folder that is there as long as they run.
+func Files(folder string) (all []*file, err error) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for i := range 16 {
+		name := [2]string{"program", "library"}[i%2]
+		f := &file{path: fmt.Sprintf("/usr/%s-%d", name, i)}
+		if f.strange = i%4 == 3; f.strange {
+			f.image = newImage(r, 0x1000+uint64(i), outest)
+		} else {
+			f.image = newImage(r, 0x1000+uint64(i), bare)
+		}
+		f.real = filepath.Join(folder, filepath.Base(f.path))
+		if err := os.WriteFile(f.real, f.image.bytes, 0o755); err != nil {
+			return nil, err
+		}
+		if err := unix.Stat(f.real, &f.stat); err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// Run simulates a plan. It has to be called in a bubble of package testing/synctest.
+func Run(p Plan, files []*file) *Result {
+	m := newMachine(p, files)
+	res := &Result{Reached: m.Reached}
+	var rings []perfring.Memory
+	for _, c := range m.cpus {
+		rings = append(rings, c.samples.Memory, c.others.Memory)
+	}
+	j := &judge{m: m, res: res, all: sha256.New()}
+	source := perfring.OfMemory(m.attr(), rings, func() (uint64, error) { return m.now(), nil })
+	var session *capture.Session
+	most := 2048
+	if p.has("limit") {
+		most = 12
+		m.Reached["limit"]++
+	}
+	happen := func() {
+		m.mu.Lock()
+		m.advance(m.now())
+		m.mu.Unlock()
+	}
+	stop := make(chan struct{})
+	session = capture.NewSession(capture.Config{
+		Format: source.Format(), Sink: j, Proc: "/proc", Processes: access{m}, Live: true, MaxStack: most,
+		Join: p.Join, JoinAfter: capture.JoinAfter, Stop: stop,
+		Room: func() bool { return !source.HalfFull() }, SomeRoom: func() bool { return !source.NearlyFull() },
+		Waits: func() { happen(); source.Glance(session.Glance) }, OfSamples: source.OfSamples,
+		BuildIDs: func(string, []byte) {},
+	})
+	check := func(what string, err error) {
+		if err != nil {
+			res.problem("%s: %v", what, err)
+		}
+	}
+	check("seed", session.SeedLater(nil))
+	check("read processes", session.SeedSome(func() bool { return true }))
+	r := p.draw("recorder")
+	for time.Since(m.began) < p.Time {
+		wait := time.Duration(r.Int64N(int64(100 * time.Millisecond)))
+		if m.happens(r, "stall") {
+			wait += 500 * time.Millisecond
+		}
+		for end := time.Now().Add(wait); time.Now().Before(end); { // new mappings wake it
+			time.Sleep(min(5*time.Millisecond, time.Until(end)))
+			happen()
+			source.Peek(func(rec perfring.Record) { session.Expect(rec) })
+		}
+		left := 1 + r.IntN(20)
+		check("read processes", session.SeedSome(func() bool { left--; return left > 0 }))
+		drained := m.now()
+		check("drain", source.Drain(session.Record))
+		check("settle", session.Settle(drained))
+		if r.IntN(8) == 0 {
+			session.Sweep()
+		}
+	}
+	ends := time.Now()
+	m.mu.Lock()
+	m.advance(m.now() + 30_000)
+	m.over = true
+	m.mu.Unlock()
+	check("flush the rings", source.Flush(session.Record))
+	check("flush", session.Flush())
+	session.TellBuildIDs()
+	close(stop)
+	if took := time.Since(ends); took > mostEnd {
+		res.problem("the end took %v", took)
+	}
+	j.conclude(session, source)
+	time.Sleep(time.Minute) // what hangs ends, and nothing of the session is left: the bubble would not end otherwise
+	return res
+}
+
+// mostEnd is how long the end of a recording may take: as long as files, and surveys of their code, are waited for at the
+// beginning, when nothing was waited for before.
+const mostEnd = 5 * time.Second
+
+// A judge is the sink of a session, and holds what it is given against the truth.
+type judge struct {
+	m     *Machine
+	res   *Result
+	all   hash.Hash
+	count struct{ samples, user, kernel uint64 }
+	last  uint64
+}
+
+// Write is for [capture.Sink].
+func (j *judge) Write(rec []byte) error {
+	j.all.Write(rec)
+	j.secrets(rec)
+	return nil
+}
+
+func (j *judge) secrets(rec []byte) {
+	if bytes.Contains(rec, le.AppendUint64(nil, secret)) {
+		j.res.problem("a %s record has bytes of a stack", perfring.Record(rec).Type())
+	}
+}
+
+// WriteSample is for [capture.Sink].
+func (j *judge) WriteSample(w *perfdata.Walked) error {
+	j.count.samples++
+	if w.Sample.Time < j.last {
+		j.res.Reached["late sample"]++
+	}
+	j.last = max(j.last, w.Sample.Time)
+	if w.Result != nil {
+		j.stack(w)
+	}
+	return w.Records(func(rec []byte) error { return j.Write(rec) })
+}
+
+// stack holds a stack against what it was.
+func (j *judge) stack(w *perfdata.Walked) {
+	j.count.user++
+	t := w.Sample.Time
+	is, known := j.m.truth[t]
+	if !known {
+		j.res.problem("a sample at %d, when there was none", t-base)
+		return
+	}
+	delete(j.m.truth, t)
+	res := w.Result
+	j.res.Ended[res.End]++
+	n := 0
+	for n < len(res.IPs) && n < len(is.chain) && res.IPs[n] == is.chain[n] {
+		n++
+	}
+	joined := w.Links != link.NotSought && w.Links.IsJoined()
+	if joined {
+		j.res.Joined++
+	}
+	switch {
+	case n < len(res.IPs) && joined:
+		j.res.Wrong++
+	case n < len(res.IPs) && isGuessed(res, n):
+		j.res.Guessed++
+	case n < len(res.IPs):
+		j.res.problem("thread %d of %d at %d: the stack is %#x, found are %#x, of %d bytes %d copied", w.Sample.TID,
+			w.Sample.PID, t-base, is.chain, res.IPs, is.depth, is.copied)
+	case res.End == unwind.Root && n < len(is.chain):
+		j.res.problem("thread %d of %d at %d: %d of %d frames count as complete", w.Sample.TID, w.Sample.PID, t-base, n,
+			len(is.chain))
+	case res.End == unwind.DumpTooShort && is.copied == is.depth:
+		j.res.problem("thread %d of %d at %d: all %d bytes were copied, and the stack ends as cut off", w.Sample.TID,
+			w.Sample.PID, t-base, is.depth)
+	case res.End != unwind.Root && res.End != unwind.DumpTooShort && j.m.plan.isCalm():
+		j.res.problem("thread %d of %d at %d: ends as %v after %d of %d frames", w.Sample.TID, w.Sample.PID, t-base, res.End,
+			n, len(is.chain))
+	}
+}
+
+// isGuessed reports whether a frame up to the one at an index was found by what is known to be wrong at times.
+func isGuessed(res *unwind.Result, index int) bool {
+	return slices.ContainsFunc(res.Frames[:index+1], func(f unwind.Frame) bool {
+		return f.Source == unwind.ByHeuristic || f.Source == unwind.ByFramePointer
+	})
+}
+
+// isCalm reports whether nothing keeps a stack from being complete but its depth.
+func (p *Plan) isCalm() bool {
+	for _, f := range p.Faults {
+		switch f {
+		case "inverted", "throttled", "trailers", "offline", "stall", "fork", "exits":
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// conclude holds the counts against each other.
+func (j *judge) conclude(s *capture.Session, source *perfring.Source) {
+	st := &s.Stats
+	j.res.Samples = st.Samples
+	j.res.Digest = hex.EncodeToString(j.all.Sum(nil)[:8])
+	written, dropped, reported := uint64(j.m.Reached["SAMPLE"]), uint64(0), uint64(0)
+	for _, c := range j.m.cpus {
+		dropped += c.samples.dropped
+		reported += c.samples.dropped + c.others.dropped - c.samples.lost - c.others.lost
+		written -= uint64(len(c.samples.waiting))
+	}
+	excluded := uint64(0)
+	for _, n := range st.Excluded {
+		excluded += n
+	}
+	other := uint64(0) // dropped THROTTLE records count as samples here
+	if n := uint64(j.m.Reached["THROTTLE"]); n > 0 {
+		other = n
+	}
+	if got := st.Samples + excluded + dropped; got < written || got > written+other {
+		j.res.problem("%d samples were taken: %d handed on, %d left out, %d dropped", written, st.Samples, excluded, dropped)
+	}
+	if st.Malformed > 0 {
+		j.res.problem("%d records are said to be malformed", st.Malformed)
+	}
+	if lost := source.Lost(); lost != reported {
+		j.res.problem("%d records are said to be lost, the rings told of %d", lost, reported)
+	}
+	if j.count.samples != st.Samples || j.count.user != st.User {
+		j.res.problem("%d samples, %d with a stack, were handed on; the counts are %d, %d", j.count.samples, j.count.user,
+			st.Samples, st.User)
+	}
+	sum := uint64(0)
+	for _, n := range st.Ended {
+		sum += n
+	}
+	if sum != st.User {
+		j.res.problem("%d stacks have ended, of %d", sum, st.User)
+	}
+}

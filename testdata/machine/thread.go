@@ -1,0 +1,169 @@
+package machine
+
+import (
+	"math/rand/v2"
+)
+
+// A thread has a stack, on which its frames are as its functions leave them.
+type thread struct {
+	tid    uint32
+	p      *task
+	stack  []byte // its memory, up to top
+	top    uint64
+	frames []frame // outermost first
+	sp, bp uint64  // in the body of the innermost one
+	bx     uint64
+	exited bool
+}
+
+// A frame is that of a function that has set it up.
+type frame struct {
+	m   *mapping
+	f   *function
+	cfa uint64 // the return address is below it
+	bp  uint64 // of the caller
+	bx  uint64
+	sp  uint64 // of the caller, at the call
+}
+
+const (
+	stackSize = 256 << 10
+	// secret is what frames are filled with: none of it may be written.
+	secret = 0x5ec2e7_5ec2e7_5e
+)
+
+// begin puts a thread at a function that has no caller.
+func (t *thread) begin(m *mapping, f *function, top uint64) {
+	t.top, t.sp, t.bp = top, top, 0
+	if t.stack == nil {
+		t.stack = make([]byte, stackSize)
+	}
+	for at := 0; at < len(t.stack); at += 8 {
+		le.PutUint64(t.stack[at:], secret)
+	}
+	t.frames = append(t.frames[:0], frame{m: m, f: f, cfa: top})
+}
+
+// fork copies a thread to another process, at the same addresses.
+func (t *thread) fork(to *task, tid uint32) *thread {
+	c := *t
+	c.tid, c.p = tid, to
+	c.stack = append([]byte(nil), t.stack...)
+	c.frames = append([]frame(nil), t.frames...)
+	for i := range c.frames {
+		c.frames[i].m = to.mappingAt(c.frames[i].m.start)
+	}
+	return &c
+}
+
+func (t *thread) put(at, word uint64) {
+	if i := int64(at) - int64(t.top) + int64(len(t.stack)); i >= 0 && i+8 <= int64(len(t.stack)) {
+		le.PutUint64(t.stack[i:], word)
+	}
+}
+
+// room reports whether another frame fits, however large it is.
+func (t *thread) room() bool { return t.top-t.sp < stackSize-8192 }
+
+func (t *thread) last() *frame { return &t.frames[len(t.frames)-1] }
+
+// choose chooses a call of the innermost function, and what it calls.
+func (t *thread) choose(r *rand.Rand) (c *call, m *mapping, f *function) {
+	l := t.last()
+	c = &l.f.calls[r.IntN(len(l.f.calls))]
+	if c.target >= 0 {
+		return c, l.m, &l.m.file.image.functions[c.target]
+	}
+	m = t.p.maps[r.IntN(len(t.p.maps))]
+	all := m.file.image.functions
+	return c, m, &all[2+r.IntN(len(all)-2)]
+}
+
+// enter calls a function and sets up its frame.
+func (t *thread) enter(r *rand.Rand) {
+	l := t.last()
+	c, m, f := t.choose(r)
+	next := frame{m: m, f: f, cfa: t.sp, bp: t.bp, bx: t.bx, sp: t.sp}
+	t.put(t.sp-8, l.m.start+c.after)
+	t.sp -= 8
+	switch f.kind {
+	case byBP:
+		t.put(t.sp-8, t.bp)
+		t.bp = t.sp - 8
+		t.sp -= 8
+	case saves:
+		t.put(t.sp-8, t.bx)
+		t.bx = r.Uint64()
+		t.sp -= 8
+	}
+	t.sp -= f.frame
+	t.frames = append(t.frames, next)
+}
+
+// leave returns from the innermost function.
+func (t *thread) leave() {
+	l := t.last()
+	t.sp, t.bp, t.bx = l.sp, l.bp, l.bx
+	t.frames = t.frames[:len(t.frames)-1]
+}
+
+// step goes on for a while.
+func (t *thread) step(r *rand.Rand, deep int) {
+	for range 1 + r.IntN(6) {
+		if n := len(t.frames); t.room() && (n < 3 || r.IntN(n+deep) < deep) {
+			t.enter(r)
+		} else if n > 1 {
+			t.leave()
+		}
+	}
+}
+
+// A state is what a thread's registers are, and its true chain, innermost first.
+type state struct {
+	pc, sp, bp, bx uint64
+	chain          []uint64
+}
+
+// now returns the state of the thread at one of the places where it can be sampled.
+func (t *thread) now(r *rand.Rand) (s state) {
+	l := t.last()
+	s = state{sp: t.sp, bp: t.bp, bx: t.bx}
+	at := r.IntN(8)
+	switch {
+	case at == 0 && t.room(): // at the first instruction of a function
+		c, m, f := t.choose(r)
+		t.put(t.sp-8, l.m.start+c.after)
+		s.pc, s.sp = m.start+f.start, t.sp-8
+		s.chain = append(s.chain, s.pc, l.m.start+c.after)
+		if r.IntN(2) == 0 && (f.kind == byBP || f.kind == saves) { // behind its push
+			saved := t.bp
+			if f.kind == saves {
+				saved = t.bx
+			}
+			t.put(t.sp-16, saved)
+			s.pc, s.sp = s.pc+1, t.sp-16
+			s.chain[0] = s.pc
+		}
+	case at == 1 && l.f.kind != outest: // at the return
+		s.pc, s.sp, s.bp, s.bx = l.m.start+l.f.ret, l.cfa-8, l.bp, l.bx
+		s.chain = append(s.chain, s.pc)
+	default:
+		s.pc = l.m.start + l.f.body[r.IntN(len(l.f.body))]
+		s.chain = append(s.chain, s.pc)
+	}
+	for i := len(t.frames) - 1; i > 0; i-- { // the return addresses are on the stack
+		s.chain = append(s.chain, t.word(t.frames[i].cfa-8))
+	}
+	return s
+}
+
+func (t *thread) word(at uint64) uint64 {
+	i := int64(at) - int64(t.top) + int64(len(t.stack))
+	return le.Uint64(t.stack[i:])
+}
+
+// copy returns what the kernel copies from SP on.
+func (t *thread) copy(sp uint64, most int) []byte {
+	i := int64(sp) - int64(t.top) + int64(len(t.stack))
+	return t.stack[i:min(i+int64(most), int64(len(t.stack)))]
+}
