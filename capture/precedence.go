@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"unspool/capture/rights/priority"
+	"unspool/capture/rights/rest"
 	"unspool/perfring"
 )
 
@@ -37,8 +38,19 @@ func (r *recording) raisePriority() {
 // that are busy now count.
 func (r *recording) outrun() {
 	if r.AllCPUs && priority.AnyBusyRealTime() || slices.ContainsFunc(r.PIDs, priority.AnyRealTime) {
-		r.priority.Highest()
+		r.goFirst()
 	}
+}
+
+// goFirst raises the priority above that of all real-time threads, and reports whether that is new.
+func (r *recording) goFirst() bool {
+	if !r.priority.Highest() {
+		return false
+	}
+	if r.Opener == nil {
+		rest.GoFirst()
+	}
+	return true
 }
 
 // outrunTask does the same when a recorded thread or program begins that has real-time priority.
@@ -61,7 +73,7 @@ func (r *recording) outrunTask(rec perfring.Record) {
 	}
 	if tid != 0 && !r.outran && priority.IsRealTime(int(tid)) {
 		r.outran = true // even if Highest fails
-		r.priority.Highest()
+		r.goFirst()
 	}
 }
 
@@ -78,7 +90,7 @@ func (r *recording) lowerPriority() {
 // delayed raises the priority above that of real-time threads once these have kept this one from the CPU for
 // too long.
 func (r *recording) delayed(by time.Duration) {
-	if r.priority == nil || by < mostDelay || !r.priority.Highest() {
+	if r.priority == nil || by < mostDelay || !r.goFirst() {
 		return
 	}
 	r.note(fmt.Sprintf("unspool got no CPU for %d ms, and now has priority over real-time threads, too (%s)",

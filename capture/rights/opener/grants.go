@@ -12,6 +12,7 @@ import (
 
 	"unspool/capture/output"
 	"unspool/capture/rights/priority"
+	"unspool/capture/rights/rest"
 	"unspool/capture/rights/sandbox"
 )
 
@@ -247,6 +248,7 @@ func (g *grants) changePriority(raise bool) (changed uint64, text []byte, err er
 	case !raise:
 		g.precedence.Restore()
 	case g.precedence.Highest():
+		rest.GoFirst()
 		changed = 1
 	}
 	return changed, []byte(g.precedence.String()), nil

@@ -31,13 +31,8 @@ type runTime struct {
 	n    int
 }
 
-// begin returns how long a thread has run, nil if that cannot be known. A thread of real-time priority is not
-// kept from running by a signal to another one: the kernel moves it to another CPU at once. It may have got
-// that since it was last asked for.
+// begin returns how long a thread has run, nil if that cannot be known.
 func (r runtimes) begin(tid uint32) *runTime {
-	if !isOrdinary(tid) {
-		return nil
-	}
 	t := &r[tid%uint32(len(r))]
 	if t.fd != 0 && t.tid == tid && t.read() {
 		return t
@@ -71,7 +66,8 @@ func (t *runTime) hasRun() bool {
 	return !t.read() || t.n != n || t.text != before
 }
 
-// isOrdinary reports whether a thread has no real-time priority.
+// isOrdinary reports whether a thread has no real-time priority. One that has is not kept from running by a signal to
+// another thread: see deadline.
 func isOrdinary(tid uint32) bool {
 	is, err := unix.SchedGetAttr(int(tid), 0)
 	if err != nil {

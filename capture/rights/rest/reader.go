@@ -25,6 +25,7 @@ type reader struct {
 	memory  memories
 	credit  credit.Credit
 	own     *delays // nil for a thread that goes before all others of its CPU
+	first   deadline
 	buf     [compared]byte
 }
 
@@ -66,8 +67,11 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine, as it is bound to a CPU
 		r := &reader{ring: own, shared: memory, cut: cut, threads: newRuntimes(),
-			memory: newMemories(), credit: credit.New(part, mostTime)}
+			memory: newMemories(), credit: credit.New(part, mostTime), first: deadline{cpu: ring.CPU}}
 		tid, err := r.bind(ring.CPU)
+		if err == nil && r.own == nil {
+			add()
+		}
 		if begun <- (result{tid, err}); err == nil {
 			r.run()
 		}
@@ -114,7 +118,6 @@ func precede() (isFirst bool, err error) {
 		return false, err
 	}
 	if is.Policy == unix.SCHED_RR || is.Policy == unix.SCHED_FIFO {
-		const highest = 99
 		level := min(is.Priority+1, highest)
 		return level > is.Priority, unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: level}, 0)
 	}
@@ -147,6 +150,7 @@ func (r *reader) run() {
 			}
 			continue
 		}
+		r.first.try()
 		began := perfring.Now()
 		if r.own.beganAtOnce() && r.tap.Newest(&r.sample) {
 			s := &r.sample
@@ -240,6 +244,10 @@ func (r *reader) read(s *perfring.Sample) {
 	if known.isIn(copyEnd) && morestack == 0 && wished == 0 {
 		return
 	}
+	isKept := isOrdinary(s.TID)
+	if !isKept && !r.first.keeps(s.TID) {
+		return
+	}
 	thread := r.threads.begin(s.TID)
 	if thread == nil || isLate(s, perfring.Now()) {
 		return
@@ -263,7 +271,7 @@ func (r *reader) read(s *perfring.Sample) {
 		// Where the goroutine has its larger stack already, this word was not copied there.
 		binary.NativeEndian.PutUint64(room, goroutine.returns)
 	}
-	if !thread.hasRun() {
+	if !thread.hasRun() && (isKept || r.first.keeps(s.TID)) {
 		r.shared.put(h)
 	}
 }

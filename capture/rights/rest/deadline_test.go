@@ -1,0 +1,81 @@
+package rest
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/testdata/lane"
+)
+
+func TestLastCPU(t *testing.T) {
+	t.Parallel()
+	const line = "7 (a) b (c) R 1 7 7 0 -1 4194304 10 0 0 0 0 0 0 0 20 0 1 0 99 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 63 0 0\n"
+	for text, want := range map[string]int{line: 63, "7 (a) R 1\n": -1, "": -1, "no parenthesis": -1} {
+		cpu, ok := lastCPU([]byte(text))
+		if ok != (want >= 0) || ok && cpu != want {
+			t.Errorf("%q: %d, %v", text, cpu, ok)
+		}
+	}
+	stat, err := os.ReadFile("/proc/thread-self/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cpu, ok := lastCPU(stat); !ok || cpu < 0 || cpu >= 1<<13 {
+		t.Errorf("%s: %d, %v", stat, cpu, ok)
+	}
+}
+
+// TestReadersGoFirst makes a reader go before threads of real-time priority: it gets SCHED_DEADLINE on its own CPU, and
+// goes back there when it has been moved.
+func TestReadersGoFirst(t *testing.T) {
+	lane.Root(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with the goroutine
+		var one, own unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &one); err != nil {
+			t.Error(err)
+			return
+		}
+		cpu := 0
+		for !one.IsSet(cpu) {
+			cpu++
+		}
+		own.Set(cpu)
+		if err := unix.SchedSetaffinity(0, &own); err != nil {
+			t.Error(err)
+			return
+		}
+		if err := unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_FIFO, Priority: 2}, 0); err != nil {
+			t.Logf("real-time priority: %v", err)
+			return
+		}
+		d := deadline{cpu: cpu}
+		if d.try(); d.isOn || d.failed {
+			t.Error("it goes first before anybody has asked for that")
+		}
+		add()
+		GoFirst()
+		defer readers.first.Store(false)
+		if d.try(); !d.isOn {
+			t.Log("SCHED_DEADLINE is not permitted here")
+			return
+		}
+		is, err := unix.SchedGetAttr(0, 0)
+		if err != nil || is.Policy != schedDeadline || !d.isHome() {
+			t.Errorf("%+v, %v, on its CPU: %v", is, err, d.isHome())
+		}
+		if d.keeps(uint32(unix.Gettid())) != d.isHome() {
+			t.Error("this thread is not on this CPU")
+		}
+		d.cpu = (cpu + 1) % runtime.NumCPU() // as if it had been moved
+		if d.try(); d.isOn && !d.isHome() {
+			t.Error("it has not gone back")
+		}
+	}()
+	<-done
+}
