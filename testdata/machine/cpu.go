@@ -47,7 +47,8 @@ type waiting struct {
 }
 
 func newCPU(m *Machine, number int) *cpu {
-	c := &cpu{m: m, number: number, next: base, r: m.plan.draw("cpu", uint64(number)), format: perfring.NewFormat(m.attr())}
+	c := &cpu{m: m, number: number, next: base, r: m.plan.draw("cpu", uint64(number)),
+		format: perfring.NewFormat(m.attr())}
 	for _, r := range []*ring{&c.samples, &c.others} {
 		size := m.plan.Ring
 		if r == &c.others {
@@ -135,8 +136,8 @@ func (c *cpu) mmap(t *task, tid uint32, n *mapping) {
 }
 
 func (c *cpu) task(kind perfring.RecordType, pid, ppid, tid, ptid uint32) {
-	rec, err := recordtest.AppendTask(c.buf[:0], &c.format, kind, &perfring.Task{PID: pid, PPID: ppid, TID: tid, PTID: ptid,
-		Time: c.m.at}, c.id(pid, tid))
+	rec, err := recordtest.AppendTask(c.buf[:0], &c.format, kind, &perfring.Task{PID: pid, PPID: ppid, TID: tid,
+		PTID: ptid, Time: c.m.at}, c.id(pid, tid))
 	c.put(&c.others, rec, err)
 }
 

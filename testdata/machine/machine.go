@@ -72,7 +72,7 @@ func newMachine(p Plan, files []*file) *Machine {
 		t := m.spawn(r, 1)
 		m.execute(r, t, nil)
 		for range r.IntN(p.Threads) {
-			m.startThread(r, t, nil)
+			m.startThread(t, nil)
 		}
 	}
 	return m
@@ -125,7 +125,7 @@ func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) {
 }
 
 // mapFile maps a file at a new address.
-func (m *Machine) mapFile(r *rand.Rand, t *task, f *file, c *cpu, tid uint32) *mapping {
+func (m *Machine) mapFile(r *rand.Rand, t *task, f *file, c *cpu, tid uint32) {
 	if f.replacedBy != nil {
 		f = f.replacedBy
 	}
@@ -141,11 +141,10 @@ func (m *Machine) mapFile(r *rand.Rand, t *task, f *file, c *cpu, tid uint32) *m
 	if c != nil {
 		c.mmap(t, tid, n)
 	}
-	return n
 }
 
 // startThread starts a thread.
-func (m *Machine) startThread(r *rand.Rand, t *task, c *cpu) {
+func (m *Machine) startThread(t *task, c *cpu) {
 	th := &thread{tid: m.nextPID, p: t}
 	m.nextPID++
 	lib := t.maps[len(t.maps)-1]
@@ -199,7 +198,7 @@ func (m *Machine) happen(c *cpu) {
 	switch r.IntN(60) {
 	case 0:
 		if len(t.threads) < m.plan.Threads {
-			m.startThread(r, t, c)
+			m.startThread(t, c)
 		}
 	case 1:
 		if len(t.threads) > 1 && th.tid != t.pid {

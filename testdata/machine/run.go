@@ -150,8 +150,8 @@ func Run(p Plan, files []*file) *Result {
 	return res
 }
 
-// mostEnd is how long the end of a recording may take: as long as files, and surveys of their code, are waited for at the
-// beginning, when nothing was waited for before.
+// mostEnd is how long the end of a recording may take: as long as files, and surveys of their code, are waited for at
+// the beginning, when nothing was waited for before.
 const mostEnd = 5 * time.Second
 
 // A judge is the sink of a session, and holds what it is given against the truth.

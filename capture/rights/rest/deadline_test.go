@@ -12,7 +12,8 @@ import (
 
 func TestLastCPU(t *testing.T) {
 	t.Parallel()
-	const line = "7 (a) b (c) R 1 7 7 0 -1 4194304 10 0 0 0 0 0 0 0 20 0 1 0 99 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 63 0 0\n"
+	const line = "7 (a) b (c) R 1 7 7 0 -1 4194304 10 0 0 0 0 0 0 0 20 0 1 0 99 " +
+		"1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 17 63 0 0\n"
 	for text, want := range map[string]int{line: 63, "7 (a) R 1\n": -1, "": -1, "no parenthesis": -1} {
 		cpu, ok := lastCPU([]byte(text))
 		if ok != (want >= 0) || ok && cpu != want {
