@@ -139,7 +139,7 @@ ab -q -k -n 20000 -c 8 -H "Accept-Encoding: gzip" https://127.0.0.1:18444/bar >/
 	{
 		Name: "SVT-AV1", needs: []need{{"SvtAv1EncApp", "svt-av1"}, {"python3", "python3"}},
 		version: "dpkg-query -W -f '${Version}' svt-av1",
-		prepare: file("frames.py", workFrames) + "python3 frames.py 60 work.y4m",
+		prepare: file("frames.py", workFrames) + "python3 frames.py 300 work.y4m",
 		run:     "$RECORD SvtAv1EncApp --preset 8 -i work.y4m -b work.ivf >/dev/null 2>&1",
 	},
 	{

@@ -22,8 +22,8 @@ type deadline struct {
 }
 
 const (
-	// Of each deadlinePeriod a reader may run for deadlineTime, ten times as long as it does at 999 Hz.
-	deadlineTime   = 3 * time.Millisecond
+	// Of each deadlinePeriod a reader may run for deadlineTime, about as long as its credit lasts.
+	deadlineTime   = 1500 * time.Microsecond
 	deadlinePeriod = 10 * time.Millisecond
 	resetOnFork    = 1 // SCHED_FLAG_RESET_ON_FORK
 	schedDeadline  = 6

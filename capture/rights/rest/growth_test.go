@@ -255,7 +255,7 @@ func TestShapesAreDistrusted(t *testing.T) {
 	for range 100_000 {
 		k := shape{end: value(), large: value(), above: value()}
 		w := k.wanted(value(), value())
-		if w.behind > mostRead || w.more > mostRead {
+		if w.behind > mostOfAll || w.more > mostRead {
 			t.Fatalf("%+v: %+v", k, w)
 		}
 	}

@@ -22,21 +22,23 @@ func TestWanted(t *testing.T) {
 			"the memory ends late", shape{}, end + 700*kib,
 			wanted{firstRest, end + 700*kib - nearRoot, nearRoot},
 		},
+		{"all of it is read", shape{end: end + 900*kib, large: end + 100*kib, above: end + 700*kib}, 0,
+			wanted{behind: 900*kib + aboveRoot}},
 		{"the root is near", shape{end: end + 16*kib}, 0, wanted{behind: 16*kib + aboveRoot}},
 		{
-			"the root is far", shape{end: end + 800*kib}, 0,
-			wanted{mostRead, end + 800*kib + aboveRoot - nearRoot, nearRoot},
+			"the root is far", shape{end: end + 1800*kib}, 0,
+			wanted{mostRead, end + 1800*kib + aboveRoot - nearRoot, nearRoot},
 		},
 		{
-			"a large frame near the root", shape{end: end + 600*kib, large: end + 20*kib, above: end + 590*kib}, 0,
-			wanted{leastBehind, end + 600*kib + aboveRoot - nearRoot, nearRoot},
+			"a large frame near the root", shape{end: end + 1600*kib, large: end + 20*kib, above: end + 1590*kib}, 0,
+			wanted{leastBehind, end + 1600*kib + aboveRoot - nearRoot, nearRoot},
 		},
 		{
-			"a large frame far below", shape{end: end + 900*kib, large: end + 100*kib, above: end + 700*kib}, 0,
-			wanted{100 * kib, end + 700*kib, 200*kib + aboveRoot},
+			"a large frame far below", shape{end: end + 1900*kib, large: end + 100*kib, above: end + 1700*kib}, 0,
+			wanted{100 * kib, end + 1700*kib, 200*kib + aboveRoot},
 		},
 		{
-			"it begins in the copy", shape{end: end + 900*kib, large: end - 10*kib, above: end + 30*kib}, 0,
+			"it begins in the copy", shape{end: end + 1900*kib, large: end - 10*kib, above: end + 30*kib}, 0,
 			wanted{30 * kib, end + 30*kib, mostRead},
 		},
 		{
@@ -44,8 +46,8 @@ func TestWanted(t *testing.T) {
 			wanted{80 * kib, end + 700*kib, firstRest},
 		},
 		{
-			"the large frame has been left", shape{end: end + 900*kib, large: end - 80*kib, above: end - 10*kib}, 0,
-			wanted{mostRead, end + 900*kib + aboveRoot - nearRoot, nearRoot},
+			"the large frame has been left", shape{end: end + 1900*kib, large: end - 80*kib, above: end - 10*kib}, 0,
+			wanted{mostRead, end + 1900*kib + aboveRoot - nearRoot, nearRoot},
 		},
 		{
 			"the memory ends below the large frame",
