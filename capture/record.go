@@ -77,6 +77,10 @@ type Options struct {
 	Adopted *perfring.Source
 	To      StreamOutput
 
+	// Source, if set, has the events of a machine that is simulated, and Processes are its processes.
+	Source    *perfring.Source
+	Processes process.Access
+
 	Output      string        // file, "-" for stdout
 	Place       *output.Place // what Output leads to, if it has been resolved already
 	Rotation    *Rotation     // instead of Output and Place
@@ -192,7 +196,7 @@ type recording struct {
 	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
 
 	began     time.Time
-	lastDrain uint64        // when it began, by [perfring.Now]
+	lastDrain uint64        // when it began, by [perfring.Source.Now]
 	busyCPU   time.Duration // CPU time used before the events were enabled
 	openCPU   time.Duration // CPU time of the opener, as last known
 
@@ -223,7 +227,10 @@ func (r *recording) open() (err error) {
 		CommandLines: r.CommandLines,
 		BuildIDs:     func(path string, id []byte) { r.writer.BuildID(path, id, false) },
 	}
-	if r.Opener != nil {
+	switch {
+	case r.Source != nil:
+		c.Processes, c.Kernel = r.Processes, false
+	case r.Opener != nil:
 		c.Processes = r.Opener
 	}
 	if r.Adopted != nil {
@@ -245,6 +252,10 @@ func (r *recording) openSource() error {
 	if r.Adopted != nil {
 		r.source, r.writer = r.Adopted, r.To
 		return nil
+	}
+	if r.Source != nil {
+		r.source = r.Source
+		return r.createFor()
 	}
 	t := perfring.Target{AllCPUs: r.AllCPUs, PIDs: r.PIDs, MayEnd: r.PIDsMayEnd, TIDs: r.TIDs, CPUs: r.CPUs,
 		Cgroup: r.Cgroup}
@@ -268,6 +279,11 @@ func (r *recording) openSource() error {
 	if ofEvents != "" { // an error comes alone
 		r.note(ofEvents)
 	}
+	return r.createFor()
+}
+
+// createFor begins the output for the events that were opened. With an error it closes them.
+func (r *recording) createFor() (err error) {
 	var events []perfring.Attr
 	for _, a := range r.source.Attrs() {
 		events = append(events, a.WithBuildIDs())
@@ -398,9 +414,13 @@ func (r *recording) describeKernel() error {
 	if r.Adopted != nil {
 		return nil
 	}
-	records, ids, err := perfdata.KernelRecords(r.source.Format())
-	if err != nil && r.kernelToo() {
-		r.note(err.Error())
+	var records [][]byte
+	var ids []perfdata.BuildID
+	if r.Source == nil { // it has no kernel
+		var err error
+		if records, ids, err = perfdata.KernelRecords(r.source.Format()); err != nil && r.kernelToo() {
+			r.note(err.Error())
+		}
 	}
 	describe := func(w Output) error {
 		for _, rec := range records {
@@ -448,7 +468,7 @@ func (r *recording) loop(ctx context.Context) error {
 		if err := r.switchSampling(); err != nil {
 			return err
 		}
-		r.lastDrain = perfring.Now()
+		r.lastDrain = r.source.Now()
 		if err := r.drained(r.source.Drain(r.record)); err != nil {
 			return err
 		}
@@ -539,7 +559,7 @@ func (r *recording) wait(ctx context.Context, w *wakeups) error {
 			runtime.Gosched()
 		}
 		if r.source.Pressing() {
-			if left := leastDrain - time.Duration(perfring.Now()-r.lastDrain); left > 0 {
+			if left := leastDrain - time.Duration(r.source.Now()-r.lastDrain); left > 0 {
 				return r.source.Sleep(left)
 			}
 			return nil

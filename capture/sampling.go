@@ -15,7 +15,7 @@ type sampling struct {
 	waits     bool        // for the end of the delay
 	stopped   bool        // the recording was told to end
 	commanded atomic.Bool // there is a command
-	pinged    uint64      // when a ping was read that is not acknowledged yet, by [perfring.Now]; or 0
+	pinged    uint64      // when a ping was read that is not acknowledged yet, by [perfring.Source.Now]; or 0
 }
 
 // beginSampling begins to wait for the end of the delay, and for commands.
@@ -83,7 +83,7 @@ func (r *recording) obey(command control.Command) error {
 	case control.Stop:
 		r.sampling.stopped = true
 	case control.Ping:
-		r.sampling.pinged = perfring.Now()
+		r.sampling.pinged = r.source.Now()
 		return nil
 	default:
 		r.note(fmt.Sprintf("--control: unknown command %q: must be enable, disable, stop or ping", command))

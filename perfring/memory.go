@@ -1,6 +1,9 @@
 package perfring
 
-import "golang.org/x/sys/unix"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A Memory is a ring that is not written by the kernel, but laid out as the kernel does it: see ring.
 type Memory struct {
@@ -11,11 +14,22 @@ type Memory struct {
 	Head, Tail *uint64
 }
 
-// OfMemory returns a Source whose records are in memory, for a machine that is simulated. now is the clock of their
-// times, in nanoseconds. Such a Source has no events: it can be drained and looked at, but not waited for, enabled or
-// closed.
-func OfMemory(attr *unix.PerfEventAttr, rings []Memory, now func() (uint64, error)) *Source {
-	s := &Source{attrs: []Attr{{PerfEventAttr: *attr}}, format: NewFormat(attr), memoryClock: now}
+// A Simulation stands in for the kernel behind rings in memory.
+type Simulation struct {
+	// Now is the clock of the records' times, in nanoseconds.
+	Now func() uint64
+	// Wait lets a time pass, or less if done, which may be called every now and then, reports that the wait is over.
+	Wait func(timeout time.Duration, done func() bool)
+	// Disable ends the recording. Records in the rings stay.
+	Disable func()
+
+	woken atomic.Bool
+}
+
+// OfMemory returns a Source whose records are in memory, for a machine that is simulated. It has no descriptors: to
+// enable and disable it does nothing.
+func OfMemory(event Attr, rings []Memory, by *Simulation) *Source {
+	s := &Source{attrs: []Attr{event}, format: NewFormat(&event.PerfEventAttr), simulation: by}
 	s.deliver = s.count
 	var all []ring
 	var cpus []int
@@ -29,4 +43,9 @@ func OfMemory(attr *unix.PerfEventAttr, rings []Memory, now func() (uint64, erro
 		s.merger.queues[i].sideBand, s.merger.queues[i].ofSamples = rings[i].SideBand, !rings[i].SideBand
 	}
 	return s
+}
+
+// wait waits as long as the rings have no news.
+func (b *Simulation) wait(timeout time.Duration, news func() bool) {
+	b.Wait(timeout, func() bool { return b.woken.Swap(false) || news != nil && news() })
 }

@@ -31,7 +31,7 @@ type Source struct {
 	paused  bool // samples are not taken
 	adopted bool // the events are those of somebody else
 
-	memoryClock func() (uint64, error) // of rings in memory, nil for those of the kernel
+	simulation *Simulation // of rings in memory, nil for those of the kernel
 
 	fds     []descriptor
 	rings   []mapping
@@ -249,6 +249,10 @@ func (s *Source) Sample(on bool) error {
 
 // Disable ends the recording, also of the tasks that inherited the events. Records in the rings stay.
 func (s *Source) Disable() error {
+	if s.simulation != nil {
+		s.simulation.Disable()
+		return nil
+	}
 	all := func(descriptor) bool { return true }
 	return s.control("PERF_EVENT_IOC_DISABLE", unix.PERF_EVENT_IOC_DISABLE, all)
 }
@@ -271,19 +275,51 @@ func (s *Source) control(what string, request uint, of func(descriptor) bool) er
 // Wait returns when a ring is a quarter full, a record other than a sample was written, Wake was called, the
 // last of the targets has exited, or the timeout has passed; a negative timeout never passes. After the
 // targets have exited, Wait sleeps as before: see [Source.Done].
-func (s *Source) Wait(timeout time.Duration) error { return s.poller.wait(timeout) }
+func (s *Source) Wait(timeout time.Duration) error {
+	if s.simulation != nil {
+		s.simulation.wait(timeout, s.news)
+		return nil
+	}
+	return s.poller.wait(timeout)
+}
 
 // Pause is Wait, but records other than samples do not end it. It is for who looks at them from time to time,
 // and would be woken in vain by each of them. If the events were adopted, no records end it. The next Wait
 // returns at once if there are records that were not looked at, also if these are samples of adopted events.
-func (s *Source) Pause(timeout time.Duration) error { return s.poller.pause(timeout) }
+func (s *Source) Pause(timeout time.Duration) error {
+	if s.simulation != nil {
+		s.simulation.wait(timeout, s.samplesPress)
+		return nil
+	}
+	return s.poller.pause(timeout)
+}
 
 // Sleep is Pause, but no records end it.
-func (s *Source) Sleep(timeout time.Duration) error { return s.poller.sleepDeaf(timeout) }
+func (s *Source) Sleep(timeout time.Duration) error {
+	if s.simulation != nil {
+		s.simulation.wait(timeout, nil)
+		return nil
+	}
+	return s.poller.sleepDeaf(timeout)
+}
 
 // Wake makes the Wait that is running return, or else the next one, and the Pause that precedes it. Any
 // goroutine may call it, also after Close.
-func (s *Source) Wake() { s.poller.wakeUp() }
+func (s *Source) Wake() {
+	if s.simulation != nil {
+		s.simulation.woken.Store(true)
+		return
+	}
+	s.poller.wakeUp()
+}
+
+// Now is the time of the records' clock, as [Now] is that of the kernel's.
+func (s *Source) Now() uint64 {
+	if s.simulation != nil {
+		return s.simulation.Now()
+	}
+	return Now()
+}
 
 // UntilQuarter is how long it takes until a ring is a quarter full, if the rings fill as fast as they did before the
 // last drains. It is for adopted events: the kernel wakes who waits for these after as many samples as whoever opened
@@ -309,8 +345,8 @@ func (s *Source) Drain(fn func(Record) error) error {
 // now is the time of the records' clock. Go's monitor thread is not to know of it: an ordinary system call
 // wakes it.
 func (s *Source) now() (uint64, error) {
-	if s.memoryClock != nil {
-		return s.memoryClock()
+	if s.simulation != nil {
+		return s.simulation.Now(), nil
 	}
 	var now unix.Timespec
 	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(s.clock), uintptr(unsafe.Pointer(&now)), 0)
@@ -438,7 +474,7 @@ func (s *Source) count(r Record) error {
 // readLost reads the kernel's own counts of what each event lost. They include the counts of LOST records,
 // and what was lost after the last LOST record.
 func (s *Source) readLost() {
-	if s.memoryClock != nil {
+	if s.simulation != nil {
 		return
 	}
 	counts := make([]uint64, len(s.attrs))
@@ -488,7 +524,9 @@ func (s *Source) Close() error {
 	}
 	s.fds = nil
 	s.hotplug.list.Close() // an error of a file that is not there
-	s.poller.close()
+	if s.poller != nil {
+		s.poller.close()
+	}
 	return first
 }
 

@@ -72,7 +72,7 @@ type SampleRing struct {
 // SampleRings are the rings in which samples of one CPU are, for a Tap of each.
 func (s *Source) SampleRings() (rings []SampleRing) {
 	for _, m := range s.rings {
-		if !m.sideBand && m.cpu >= 0 {
+		if !m.sideBand && m.cpu >= 0 && len(m.memory) > 0 {
 			pages := len(m.memory)/os.Getpagesize() - 1
 			rings = append(rings, SampleRing{m.cpu, m.fd, pages, s.attrs[0].PerfEventAttr})
 		}

@@ -22,7 +22,9 @@ var (
 // simulate runs a plan in a bubble.
 func simulate(t *testing.T, p Plan, files []*file) (res *Result) {
 	t.Helper()
-	synctest.Test(t, func(*testing.T) { res = Run(p, files) })
+	folder := t.TempDir()
+	synctest.Test(t, func(*testing.T) { res = Run(p, files, folder) })
+	_ = os.RemoveAll(folder)
 	return res
 }
 

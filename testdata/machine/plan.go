@@ -21,6 +21,7 @@ type Plan struct {
 	Copy      int           // bytes of stack that are copied
 	Ring      int           // bytes of a ring, a power of two
 	Join      bool          // stacks that the copy cuts off are completed
+	Output    string        // where the recording goes: one of Outputs
 	Faults    []string
 }
 
@@ -46,6 +47,10 @@ var Faults = []string{
 	"exits",     // samples of tasks that have exited
 }
 
+// Outputs are where a recording can go: to the judge alone, by the session; and by capture.Record also to a file, to
+// several files by turns, and to a file that has the last of it.
+var Outputs = []string{"judge", "file", "segments", "flight"}
+
 // Draw draws a plan.
 func Draw(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -56,6 +61,7 @@ func Draw(seed uint64) Plan {
 			p.Faults = append(p.Faults, f)
 		}
 	}
+	p.Output = Outputs[r.IntN(len(Outputs))]
 	if p.has("lost") {
 		p.Ring = 1 << (12 + r.IntN(5))
 		p.Copy = min(p.Copy, p.Ring/4)
@@ -67,12 +73,14 @@ func (p *Plan) has(fault string) bool { return slices.Contains(p.Faults, fault) 
 
 // String returns the plan as a line that Parse reads.
 func (p Plan) String() string {
-	return fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t faults=%s", p.Seed, p.CPUs,
-		p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, strings.Join(p.Faults, ","))
+	return fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t output=%s faults=%s",
+		p.Seed, p.CPUs, p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, p.Output,
+		strings.Join(p.Faults, ","))
 }
 
 // Parse reads a plan.
 func Parse(line string) (p Plan, err error) {
+	p.Output = Outputs[0]
 	for field := range strings.FieldsSeq(line) {
 		name, value, _ := strings.Cut(field, "=")
 		n, nerr := strconv.ParseUint(value, 10, 64)
@@ -93,6 +101,10 @@ func Parse(line string) (p Plan, err error) {
 			p.Ring = int(n)
 		case "join":
 			p.Join, nerr = strconv.ParseBool(value)
+		case "output":
+			if p.Output, nerr = value, nil; !slices.Contains(Outputs, value) {
+				nerr = errors.New("no such output")
+			}
 		case "faults":
 			p.Faults, nerr = strings.FieldsFunc(value, func(c rune) bool { return c == ',' }), nil
 		default:
@@ -119,6 +131,7 @@ func Shortest(p Plan, fails func(Plan) bool) Plan {
 			func(q *Plan) { q.CPUs = 1 }, func(q *Plan) { q.CPUs-- }, func(q *Plan) { q.Processes = 1 },
 			func(q *Plan) { q.Processes-- }, func(q *Plan) { q.Threads = 1 }, func(q *Plan) { q.Time /= 2 },
 			func(q *Plan) { q.Time -= q.Time / 8 }, func(q *Plan) { q.Join = false },
+			func(q *Plan) { q.Output = Outputs[0] },
 		} {
 			q := p
 			change(&q)

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
+	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -77,82 +79,150 @@ func Files(folder string) (all []*file, err error) {
 	return all, nil
 }
 
-// Run simulates a plan. It has to be called in a bubble of package testing/synctest.
-func Run(p Plan, files []*file) *Result {
+// Run simulates a plan, in a folder for its files. It has to be called in a bubble of package testing/synctest.
+func Run(p Plan, files []*file, folder string) *Result {
 	m := newMachine(p, files)
-	res := &Result{Reached: m.Reached}
+	r := &run{Machine: m, res: &Result{Reached: m.Reached}, draw: p.draw("recorder")}
+	r.judge = &judge{m: m, res: r.res, all: sha256.New(), right: make(map[uint64][]uint64)}
 	var rings []perfring.Memory
 	for _, c := range m.cpus {
 		rings = append(rings, c.samples.Memory, c.others.Memory)
 	}
-	j := &judge{m: m, res: res, all: sha256.New()}
-	source := perfring.OfMemory(m.attr(), rings, func() (uint64, error) { return m.now(), nil })
-	var session *capture.Session
-	most := 2048
+	event := perfring.Attr{Name: "cpu-clock", PerfEventAttr: *m.attr(), IDs: []uint64{eventID}}
+	r.source = perfring.OfMemory(event, rings, &perfring.Simulation{Now: m.now, Wait: r.wait, Disable: r.last})
+	r.most = 2048
 	if p.has("limit") {
-		most = 12
+		r.most = 12
 		m.Reached["limit"]++
 	}
-	happen := func() {
-		m.mu.Lock()
-		m.advance(m.now())
-		m.mu.Unlock()
+	if p.Output == Outputs[0] {
+		r.session()
+	} else {
+		r.record(folder)
 	}
+	time.Sleep(time.Minute) // what hangs ends, and nothing of the session is left: the bubble would not end otherwise
+	return r.res
+}
+
+// A run is a machine that is recorded.
+type run struct {
+	*Machine
+	res    *Result
+	judge  *judge
+	source *perfring.Source
+	most   int // frames of a stack
+	draw   *rand.Rand
+}
+
+func (r *run) check(what string, err error) {
+	if err != nil {
+		r.res.problem("%s: %v", what, err)
+	}
+}
+
+// happen lets everything happen up to now.
+func (r *run) happen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(r.now())
+}
+
+// wait is for [perfring.Simulation]: time passes until the wait is over, or the recorder gets a CPU.
+func (r *run) wait(timeout time.Duration, done func() bool) {
+	if timeout > 0 && r.happens(r.draw, "stall") {
+		time.Sleep(mostStall)
+	}
+	for end := time.Now().Add(timeout); ; {
+		r.happen()
+		if done() || !time.Now().Before(end) {
+			return
+		}
+		time.Sleep(min(5*time.Millisecond, time.Until(end)))
+	}
+}
+
+// session runs a session alone, drained by chance.
+func (r *run) session() {
+	var session *capture.Session
 	stop := make(chan struct{})
 	session = capture.NewSession(capture.Config{
-		Format: source.Format(), Sink: j, Proc: "/proc", Processes: access{m}, Live: true, MaxStack: most,
-		Join: p.Join, JoinAfter: capture.JoinAfter, Stop: stop,
-		Room: func() bool { return !source.HalfFull() }, SomeRoom: func() bool { return !source.NearlyFull() },
-		Waits: func() { happen(); source.Glance(session.Glance) }, OfSamples: source.OfSamples,
+		Format: r.source.Format(), Sink: r.judge, Proc: "/proc", Processes: access{r.Machine}, Live: true, MaxStack: r.most,
+		Join: r.plan.Join, JoinAfter: capture.JoinAfter, Stop: stop,
+		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
+		Waits: func() { r.happen(); r.source.Glance(session.Glance) }, OfSamples: r.source.OfSamples,
 		BuildIDs: func(string, []byte) {},
 	})
-	check := func(what string, err error) {
-		if err != nil {
-			res.problem("%s: %v", what, err)
+	r.check("seed", session.SeedLater(nil))
+	r.check("read processes", session.SeedSome(func() bool { return true }))
+	for time.Since(r.began) < r.plan.Time {
+		for end := time.Now().Add(time.Duration(r.draw.Int64N(int64(100 * time.Millisecond)))); time.Now().Before(end); {
+			r.wait(min(5*time.Millisecond, time.Until(end)), func() bool { return false })
+			r.source.Peek(func(rec perfring.Record) { session.Expect(rec) })
 		}
-	}
-	check("seed", session.SeedLater(nil))
-	check("read processes", session.SeedSome(func() bool { return true }))
-	r := p.draw("recorder")
-	for time.Since(m.began) < p.Time {
-		wait := time.Duration(r.Int64N(int64(100 * time.Millisecond)))
-		if m.happens(r, "stall") {
-			wait += 500 * time.Millisecond
-		}
-		for end := time.Now().Add(wait); time.Now().Before(end); { // new mappings wake it
-			time.Sleep(min(5*time.Millisecond, time.Until(end)))
-			happen()
-			source.Peek(func(rec perfring.Record) { session.Expect(rec) })
-		}
-		left := 1 + r.IntN(20)
-		check("read processes", session.SeedSome(func() bool { left--; return left > 0 }))
-		drained := m.now()
-		check("drain", source.Drain(session.Record))
-		check("settle", session.Settle(drained))
-		if r.IntN(8) == 0 {
+		left := 1 + r.draw.IntN(20)
+		r.check("read processes", session.SeedSome(func() bool { left--; return left > 0 }))
+		drained := r.now()
+		r.check("drain", r.source.Drain(session.Record))
+		r.check("settle", session.Settle(drained))
+		if r.draw.IntN(8) == 0 {
 			session.Sweep()
 		}
 	}
 	ends := time.Now()
-	m.mu.Lock()
-	m.advance(m.now() + 30_000)
-	m.over = true
-	m.mu.Unlock()
-	check("flush the rings", source.Flush(session.Record))
-	check("flush", session.Flush())
+	r.check("disable", r.source.Disable())
+	r.check("flush the rings", r.source.Flush(session.Record))
+	r.check("flush", session.Flush())
 	session.TellBuildIDs()
 	close(stop)
 	if took := time.Since(ends); took > mostEnd {
-		res.problem("the end took %v", took)
+		r.res.problem("the end took %v", took)
 	}
-	j.conclude(session, source)
-	time.Sleep(time.Minute) // what hangs ends, and nothing of the session is left: the bubble would not end otherwise
-	return res
+	r.judge.conclude(&session.Stats, r.source.Lost())
+}
+
+// last lets the last things happen.
+func (r *run) last() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.advance(r.now() + 30_000)
+	r.over = true
+}
+
+// record runs a recording, from its beginning to its files.
+func (r *run) record(folder string) {
+	o := capture.Options{
+		AllCPUs: true, Source: r.source, Processes: access{r.Machine}, StackSize: r.plan.Copy, MaxStack: r.most,
+		NoJoin: !r.plan.Join, Duration: r.plan.Time, Watcher: r.judge,
+	}
+	place, err := output.Find(filepath.Join(folder, "perf.data"))
+	if err != nil {
+		r.check("find a place", err)
+		return
+	}
+	defer place.Close()
+	switch r.plan.Output {
+	case "file":
+		o.Place = place
+	case "segments":
+		o.Rotation = &capture.Rotation{Place: place, Most: 100, Every: r.plan.Time / 5}
+	case "flight":
+		o.Rotation = &capture.Rotation{Place: place, Most: 100, Last: r.plan.Time / 3}
+	}
+	out, err := capture.Record(context.Background(), o)
+	r.check("record", err)
+	if took := time.Since(r.began); took > r.plan.Time+mostStall+mostEnd {
+		r.res.problem("the recording took %v", took)
+	}
+	r.judge.conclude(&out.Stats, out.Stats.Lost)
+	r.files(folder)
 }
 
 // mostEnd is how long the end of a recording may take: as long as files, and surveys of their code, are waited for at
 // the beginning, when nothing was waited for before.
 const mostEnd = 5 * time.Second
+
+// mostStall is how long the recorder is without a CPU at a time.
+const mostStall = 500 * time.Millisecond
 
 // A judge is the sink of a session, and holds what it is given against the truth.
 type judge struct {
@@ -161,7 +231,11 @@ type judge struct {
 	all   hash.Hash
 	count struct{ samples, user, kernel uint64 }
 	last  uint64
+	right map[uint64][]uint64 // by time, the chains that were right
 }
+
+// Begin is for [capture.Watcher].
+func (j *judge) Begin(*capture.Session) {}
 
 // Write is for [capture.Sink].
 func (j *judge) Write(rec []byte) error {
@@ -199,6 +273,7 @@ func (j *judge) stack(w *perfdata.Walked) {
 		return
 	}
 	delete(j.m.truth, t)
+	j.right[t] = slices.Clone(w.Result.IPs)
 	res := w.Result
 	j.res.Ended[res.End]++
 	n := 0
@@ -249,8 +324,7 @@ func (p *Plan) isCalm() bool {
 }
 
 // conclude holds the counts against each other.
-func (j *judge) conclude(s *capture.Session, source *perfring.Source) {
-	st := &s.Stats
+func (j *judge) conclude(st *capture.Stats, lost uint64) {
 	j.res.Samples = st.Samples
 	j.res.Digest = hex.EncodeToString(j.all.Sum(nil)[:8])
 	written, dropped, reported := uint64(j.m.Reached["SAMPLE"]), uint64(0), uint64(0)
@@ -273,7 +347,7 @@ func (j *judge) conclude(s *capture.Session, source *perfring.Source) {
 	if st.Malformed > 0 {
 		j.res.problem("%d records are said to be malformed", st.Malformed)
 	}
-	if lost := source.Lost(); lost != reported {
+	if lost != reported {
 		j.res.problem("%d records are said to be lost, the rings told of %d", lost, reported)
 	}
 	if j.count.samples != st.Samples || j.count.user != st.User {
