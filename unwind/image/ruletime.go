@@ -19,8 +19,23 @@ type ruleTime struct {
 	process *processTime // the process whose stack is walked
 	byPID   [256]processTime
 	all     credit.Credit
-	cpu     time.Duration // of the thread, when it was read last
-	cpuAt   time.Time     // and when that was
+	read    cpuTimes  // the last ones
+	cpuAt   time.Time // when that was
+}
+
+// cpuTimes are those of a thread, and of all threads together.
+type cpuTimes struct {
+	tid         int
+	thread, all time.Duration
+}
+
+// since returns the CPU time that has passed since other times. If the goroutine has moved to another thread, that is no
+// more than what all threads had.
+func (c *cpuTimes) since(before *cpuTimes) time.Duration {
+	if c.tid != before.tid {
+		return c.all - before.all
+	}
+	return c.thread - before.thread
 }
 
 // A processTime is what may be spent for a process.
@@ -83,11 +98,11 @@ func (t *ruleTime) end(began time.Time) {
 	t.charge(cpu, passed)
 }
 
-// spent is the CPU time of the thread since it was last asked for.
+// spent is the CPU time of the goroutine since it was last asked for, as far as that is known.
 func (t *ruleTime) spent(now time.Time) time.Duration {
-	before := t.cpu
-	t.cpu, t.cpuAt = threadTime(), now
-	return t.cpu - before
+	before := t.read
+	t.read, t.cpuAt = cpuTimes{unix.Gettid(), threadTime(), cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)}, now
+	return t.read.since(&before)
 }
 
 // goOn notes that the thread has done something else since work began.
@@ -97,8 +112,7 @@ func (t *ruleTime) goOn() {
 	}
 }
 
-// charge charges for CPU time. If that is negative or more than the time that has passed, the goroutine has
-// moved to another thread, and the time that has passed is charged.
+// charge charges for CPU time: for no more than the time that has passed, as other threads may have had it, too.
 func (t *ruleTime) charge(cpu, passed time.Duration) {
 	if cpu < 0 || cpu > passed {
 		cpu = passed
@@ -107,12 +121,14 @@ func (t *ruleTime) charge(cpu, passed time.Duration) {
 	t.all.Spend(cpu)
 }
 
-// threadTime is the CPU time of the calling thread. It is read by a raw system call, as Go's scheduler would
-// wake its monitor thread at each ordinary one, which costs more than all the rest.
-func threadTime() time.Duration {
+// threadTime is the CPU time of the calling thread.
+func threadTime() time.Duration { return cpuTime(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// cpuTime reads a clock by a raw system call, as Go's scheduler would wake its monitor thread at each ordinary one, which
+// costs more than all the rest.
+func cpuTime(clock uintptr) time.Duration {
 	var now unix.Timespec
-	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID,
-		uintptr(unsafe.Pointer(&now)), 0)
+	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&now)), 0)
 	if errno != 0 {
 		return -1
 	}

@@ -54,8 +54,7 @@ func testRuleTime(t *testing.T) {
 	}
 }
 
-// TestRulesAreChargedCPUTime: waiting for a CPU and sleeping cost nothing; if the goroutine has changed
-// threads, the time that has passed is charged.
+// TestRulesAreChargedCPUTime: waiting for a CPU and sleeping cost nothing, also if the goroutine has changed threads.
 func TestRulesAreChargedCPUTime(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -72,6 +71,19 @@ func TestRulesAreChargedCPUTime(t *testing.T) {
 	// The Go runtime may work on this thread meanwhile.
 	if charged, had := before-th.process.credit.Has(), threadTime()-cpu; charged < 0 || charged > had {
 		t.Errorf("a sleep of 30 ms is charged %v, of %v of CPU time", charged, had)
+	}
+	was := cpuTimes{tid: 1, thread: 5 * time.Second, all: 7 * time.Second}
+	for _, c := range []struct {
+		is   cpuTimes
+		want time.Duration
+	}{
+		{cpuTimes{1, 5*time.Second + 3, 9 * time.Second}, 3},
+		{cpuTimes{2, 1 * time.Second, 7*time.Second + 4}, 4}, // another thread, which has had less
+		{cpuTimes{2, 60 * time.Second, 7*time.Second + 4}, 4},
+	} {
+		if got := c.is.since(&was); got != c.want {
+			t.Errorf("%+v after %+v: %v", c.is, was, got)
+		}
 	}
 	for _, cpu := range []time.Duration{-time.Hour, time.Hour} {
 		before := th.process.credit.Has()
