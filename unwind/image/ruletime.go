@@ -29,8 +29,8 @@ type cpuTimes struct {
 	thread, all time.Duration
 }
 
-// since returns the CPU time that has passed since other times. If the goroutine has moved to another thread, that is no
-// more than what all threads had.
+// since returns the CPU time that has passed since other times. If the goroutine has moved to another thread, that is
+// no more than what all threads had.
 func (c *cpuTimes) since(before *cpuTimes) time.Duration {
 	if c.tid != before.tid {
 		return c.all - before.all
@@ -124,8 +124,8 @@ func (t *ruleTime) charge(cpu, passed time.Duration) {
 // threadTime is the CPU time of the calling thread.
 func threadTime() time.Duration { return cpuTime(unix.CLOCK_THREAD_CPUTIME_ID) }
 
-// cpuTime reads a clock by a raw system call, as Go's scheduler would wake its monitor thread at each ordinary one, which
-// costs more than all the rest.
+// cpuTime reads a clock by a raw system call, as Go's scheduler would wake its monitor thread at each ordinary one,
+// which costs more than all the rest.
 func cpuTime(clock uintptr) time.Duration {
 	var now unix.Timespec
 	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&now)), 0)
