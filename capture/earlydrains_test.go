@@ -15,7 +15,7 @@ func TestEarlyDrains(t *testing.T) {
 		{"one", time.Second, time.Second, 1, 1},
 		{"now and then", 500 * time.Millisecond, 5 * time.Second, 10, 10},
 		{"a program that begins its threads", 15 * time.Millisecond, 90 * time.Millisecond, 5, 6},
-		{"a storm", time.Millisecond, 10 * time.Second, 90, 120},
+		{"a storm", time.Millisecond, 10 * time.Second, 340, 380},
 	} {
 		e := newEarlyDrains()
 		now := time.Unix(1000, 0)
@@ -37,13 +37,10 @@ func TestEarlyDrains(t *testing.T) {
 	e := newEarlyDrains()
 	now := time.Unix(1000, 0)
 	e.begun = true
-	for n := range 20 {
+	for n := range 2 * mostEarly {
 		want := wakeEvery
-		switch {
-		case n == 0:
-			want = soonDrain
-		case n <= moreDrains:
-			want = nextDrain
+		if n < mostEarly {
+			want = earlyDrain
 		}
 		at := e.until(now, now.Add(wakeEvery))
 		if at.Sub(now) != want {
@@ -55,7 +52,7 @@ func TestEarlyDrains(t *testing.T) {
 		t.Errorf("nothing has begun, and the drain is due after %v", at.Sub(now))
 	}
 	e.begun = true
-	if at := e.until(now, now.Add(soonDrain/2)); at.Sub(now) != soonDrain/2 {
+	if at := e.until(now, now.Add(earlyDrain/2)); at.Sub(now) != earlyDrain/2 {
 		t.Errorf("a drain that is due is put off to after %v", at.Sub(now))
 	}
 }
