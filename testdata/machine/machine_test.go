@@ -16,6 +16,7 @@ import (
 var (
 	seeds = flag.Int("seeds", 200, "how many machines are simulated")
 	from  = flag.Uint64("from", 1, "the first of their seeds")
+	keep  = flag.Bool("whole", false, "do not look for the shortest plan that fails")
 	plan  = flag.String("plan", "", "run this plan, by TestPlans")
 )
 
@@ -81,6 +82,10 @@ const mostFailures = 3
 
 // fail tells of a plan that fails.
 func fail(t *testing.T, p Plan, res *Result, files []*file) {
+	if *keep {
+		t.Errorf("%v\n\t%s", p, strings.Join(res.Problems, "\n\t"))
+		return
+	}
 	short := Shortest(p, func(q Plan) bool { return len(simulate(t, q, files).Problems) > 0 })
 	t.Errorf("%v\n\t%s\nshortest: %v\n\t%s", p, strings.Join(res.Problems, "\n\t"), short,
 		strings.Join(simulate(t, short, files).Problems, "\n\t"))
