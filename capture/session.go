@@ -226,6 +226,12 @@ func (s *Session) Table() *vmas.Table { return s.table }
 // Images returns the images of the mapped files.
 func (s *Session) Images() *image.Store { return s.images }
 
+// Close closes all files of the session, which cannot be used any more. A process that ends need not call it.
+func (s *Session) Close() {
+	s.table.Close()
+	s.images.ForgetKept()
+}
+
 // TellBuildIDs calls Config.BuildIDs for the files that are still mapped.
 func (s *Session) TellBuildIDs() {
 	if s.buildIDs != nil {

@@ -207,6 +207,16 @@ func (fs *files) drop(f *File) {
 	}
 }
 
+// close forgets all files.
+func (fs *files) close() {
+	for _, f := range fs.byKey {
+		if fs.forget != nil {
+			fs.forget(f)
+		}
+	}
+	*fs = files{byKey: make(map[fileKey]*File), forget: fs.forget}
+}
+
 const deletedSuffix = " (deleted)"
 
 // Paths returns the paths to look for a file at that the kernel named so. The name itself comes first: its

@@ -86,6 +86,14 @@ func (t *Table) Space(pid uint32) *Space {
 	return s
 }
 
+// Close forgets all processes, and calls forget for all files.
+func (t *Table) Close() {
+	for pid := range t.spaces {
+		t.remove(pid)
+	}
+	t.files.close()
+}
+
 // Len returns the number of processes known.
 func (t *Table) Len() int { return len(t.spaces) }
 

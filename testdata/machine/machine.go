@@ -157,7 +157,11 @@ func (m *Machine) startThread(t *task, c *cpu) {
 
 // advance lets everything happen up to a time. The caller holds mu.
 func (m *Machine) advance(until uint64) {
-	for !m.over {
+	if m.over { // what was to be written later is not
+		m.at = max(m.at, until)
+		return
+	}
+	for {
 		var next *cpu
 		for _, c := range m.cpus {
 			if next == nil || c.next < next.next {

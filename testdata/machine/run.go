@@ -100,6 +100,7 @@ func Run(p Plan, files []*file, folder string) *Result {
 	} else {
 		r.record(folder)
 	}
+	r.judge.session.Close()
 	time.Sleep(time.Minute) // what hangs ends, and nothing of the session is left: the bubble would not end otherwise
 	return r.res
 }
@@ -152,6 +153,7 @@ func (r *run) session() {
 		Waits: func() { r.happen(); r.source.Glance(session.Glance) }, OfSamples: r.source.OfSamples,
 		BuildIDs: func(string, []byte) {},
 	})
+	r.judge.Begin(session)
 	r.check("seed", session.SeedLater(nil))
 	r.check("read processes", session.SeedSome(func() bool { return true }))
 	for time.Since(r.began) < r.plan.Time {
@@ -226,16 +228,17 @@ const mostStall = 500 * time.Millisecond
 
 // A judge is the sink of a session, and holds what it is given against the truth.
 type judge struct {
-	m     *Machine
-	res   *Result
-	all   hash.Hash
-	count struct{ samples, user, kernel uint64 }
-	last  uint64
-	right map[uint64][]uint64 // by time, the chains that were right
+	m       *Machine
+	session *capture.Session
+	res     *Result
+	all     hash.Hash
+	count   struct{ samples, user, kernel uint64 }
+	last    uint64
+	right   map[uint64][]uint64 // by time, the chains that were right
 }
 
 // Begin is for [capture.Watcher].
-func (j *judge) Begin(*capture.Session) {}
+func (j *judge) Begin(s *capture.Session) { j.session = s }
 
 // Write is for [capture.Sink].
 func (j *judge) Write(rec []byte) error {

@@ -160,6 +160,7 @@ func Measure(stackSize int) (c Costs, err error) {
 		}
 	}
 	for i := range modes {
+		modes[i].session.Close()
 		if err := modes[i].writer.Close(); err != nil {
 			return c, err
 		}
