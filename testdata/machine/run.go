@@ -244,6 +244,9 @@ func (j *judge) Begin(s *capture.Session) { j.session = s }
 func (j *judge) Write(rec []byte) error {
 	j.all.Write(rec)
 	j.secrets(rec)
+	if t, _ := j.m.cpus[0].format.Time(rec); t > j.m.now()+uint64(period) {
+		j.res.problem("a %s record of the future", perfring.Record(rec).Type())
+	}
 	return nil
 }
 
@@ -257,7 +260,7 @@ func (j *judge) secrets(rec []byte) {
 func (j *judge) WriteSample(w *perfdata.Walked) error {
 	j.count.samples++
 	if w.Sample.Time < j.last {
-		j.res.Reached["late sample"]++
+		j.res.problem("a sample after a later one")
 	}
 	j.last = max(j.last, w.Sample.Time)
 	if w.Result != nil {
