@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"unspool/dwarfcfi"
+	"unspool/unwind/asm"
 	"unspool/unwind/rule"
 )
 
@@ -172,18 +173,25 @@ func (w *walk) keptByLeaf(p *place, lookup uint64) (kept uint32) {
 // dropRestored removes from a row the rules of registers that have the caller's values again: compilers leave
 // these rules in place to the end of the epilogue. An expression that computes the slot of BP from BP itself,
 // as in functions that align their stack, gives another address as soon as BP is restored. The code from pc,
-// the function's next instruction, shows which registers are still to be restored.
+// the function's next instruction, shows which registers are still to be restored: none where nothing but the
+// return address is left on the stack, as at a tail call.
 func (p *place) dropRestored(pc uint64, row *dwarfcfi.Row) {
 	if p.image == nil || row.Signal || row.Regs[rule.BP].Kind != dwarfcfi.Expression {
 		return
 	}
-	code, addr := p.image.CodeAt(p.m, pc)
-	if code == nil {
-		return
+	var way asm.WayOut
+	if c := &row.CFA; c.Kind != dwarfcfi.CFARegister || c.Reg != rule.SP || c.Offset != 8 {
+		code, addr := p.image.CodeAt(p.m, pc)
+		if code == nil {
+			return
+		}
+		var ok bool
+		if way, ok = code.UntilReturn(addr); !ok {
+			return
+		}
 	}
-	way, ok := code.UntilReturn(addr)
 	for reg, n := range numbers {
-		if ok && way.Writes>>reg&1 == 0 && row.Regs[n].Kind == dwarfcfi.Expression {
+		if way.Writes>>reg&1 == 0 && row.Regs[n].Kind == dwarfcfi.Expression {
 			row.Regs[n] = dwarfcfi.RegRule{Kind: dwarfcfi.SameValue}
 		}
 	}

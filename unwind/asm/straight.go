@@ -40,8 +40,8 @@ type WayOut struct {
 	ReturnAt, BPAt int32
 }
 
-// UntilReturn gives the way from addr. ok is false where there is none. A tail call is an indirect jump right
-// behind the instruction that restores the last register: that of a switch is not there.
+// UntilReturn gives the way from addr. ok is false where there is none. A tail call is an indirect jump behind the
+// instruction that restores the last register, with none between that changes a register: that of a switch is not there.
 func (c *Code) UntilReturn(addr uint64) (out WayOut, ok bool) {
 	const most = 16 // instructions
 	var in insn
@@ -61,12 +61,14 @@ func (c *Code) UntilReturn(addr uint64) (out WayOut, ok bool) {
 		switch t, _ := in.turn(addr); {
 		case t == returns, t == jumpsFar && restored:
 			return s.wayOut(&begin), true
-		case t == onwards:
-			s.step(&in, addr)
-		default:
+		case t != onwards:
 			return out, false
 		}
-		restored = in.restores()
+		regs := s.regs
+		s.step(&in, addr)
+		if s.regs != regs {
+			restored = in.restores()
+		}
 		addr += uint64(in.n)
 	}
 	return out, false
