@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -35,7 +36,7 @@ type cpu struct {
 // A ring is the kernel's side of a ring.
 type ring struct {
 	perfring.Memory
-	head, tail uint64
+	head, tail uint64    // as in the kernel: one end is atomically written by each side
 	waiting    []waiting // records that are not written yet
 	lost       uint64    // since the last record
 	dropped    uint64    // in all
@@ -106,7 +107,8 @@ func (c *cpu) writeTo(r *ring, w *waiting) {
 		id.Time, _ = c.format.Time(perfring.Record(w.rec))
 		lost, _ = perfring.AppendLost(nil, &c.format, &perfring.Lost{ID: eventID, Lost: r.lost}, id)
 	}
-	if uint64(len(r.Data))-(r.head-r.tail) < uint64(len(lost)+len(w.rec)) {
+	head := r.head
+	if uint64(len(r.Data))-(head-atomic.LoadUint64(&r.tail)) < uint64(len(lost)+len(w.rec)) {
 		r.lost++
 		r.dropped++
 		c.m.Reached["lost"]++
@@ -114,11 +116,12 @@ func (c *cpu) writeTo(r *ring, w *waiting) {
 	}
 	r.lost = 0
 	for _, rec := range [][]byte{lost, w.rec} {
-		at := int(r.head % uint64(len(r.Data)))
+		at := int(head % uint64(len(r.Data)))
 		n := copy(r.Data[at:], rec)
 		copy(r.Data, rec[n:])
-		r.head += uint64(len(rec))
+		head += uint64(len(rec))
 	}
+	atomic.StoreUint64(&r.head, head)
 }
 
 func (c *cpu) comm(t *task, tid uint32, exec bool) {

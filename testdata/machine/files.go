@@ -31,7 +31,9 @@ func (r *run) files(folder string) {
 		r.check(filepath.Base(path), reader.Ordered(f.record))
 		reader.Close()
 		samples += f.samples
+		r.mu.Lock()
 		r.res.Reached[r.plan.Output+" file"]++
+		r.mu.Unlock()
 	}
 	if all := r.judge.count.samples; r.plan.Output != "flight" && samples != all {
 		r.res.problem("the files have %d samples of %d", samples, all)

@@ -130,7 +130,10 @@ func (r *run) happen() {
 
 // wait is for [perfring.Simulation]: time passes until the wait is over, or the recorder gets a CPU.
 func (r *run) wait(timeout time.Duration, done func() bool) {
-	if timeout > 0 && r.happens(r.draw, "stall") {
+	r.mu.Lock()
+	stall := timeout > 0 && r.happens(r.draw, "stall")
+	r.mu.Unlock()
+	if stall {
 		time.Sleep(mostStall)
 	}
 	for end := time.Now().Add(timeout); ; {
@@ -258,6 +261,8 @@ func (j *judge) secrets(rec []byte) {
 
 // WriteSample is for [capture.Sink].
 func (j *judge) WriteSample(w *perfdata.Walked) error {
+	j.m.mu.Lock() // the machine goes on meanwhile
+	defer j.m.mu.Unlock()
 	j.count.samples++
 	if w.Sample.Time < j.last {
 		j.res.problem("a sample after a later one")
@@ -331,6 +336,8 @@ func (p *Plan) isCalm() bool {
 
 // conclude holds the counts against each other.
 func (j *judge) conclude(st *capture.Stats, lost uint64) {
+	j.m.mu.Lock()
+	defer j.m.mu.Unlock()
 	j.res.Samples = st.Samples
 	j.res.Digest = hex.EncodeToString(j.all.Sum(nil)[:8])
 	written, dropped, reported := uint64(j.m.Reached["SAMPLE"]), uint64(0), uint64(0)
