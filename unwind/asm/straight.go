@@ -41,7 +41,7 @@ type WayOut struct {
 }
 
 // UntilReturn gives the way from addr. ok is false where there is none. A tail call is an indirect jump behind the
-// instruction that restores the last register, with none between that changes a register: that of a switch is not there.
+// instruction that restores the last register, with none between that changes one: that of a switch is not there.
 func (c *Code) UntilReturn(addr uint64) (out WayOut, ok bool) {
 	const most = 16 // instructions
 	var in insn
