@@ -84,12 +84,13 @@ func TestGapsBesideLockedMemory(t *testing.T) {
 	s := NewSession(Config{Format: new(perfring.Format), Sink: discard{}, Live: true, Join: true})
 	s.gaps.note(stackGap{pid: hanging, start: page, end: page + 8, sp: page}, perfring.Now())
 	own := stackGap{pid: uint32(os.Getpid()), start: base, end: base + 8*uint64(len(stack)), sp: base}
-	s.gaps.note(own, perfring.Now())
-	testlane.Eventually(t, "the end of the reads", s.gaps.isClosed)
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(&stack[0])), 8*len(stack))
-	if !isThere(t, memory) || !isThere(t, memory[os.Getpagesize():]) {
-		t.Error("the gap is there still")
-	}
+	now := perfring.Now()
+	testlane.Eventually(t, "the gap to be closed", func() bool {
+		s.gaps.note(own, now) // again, as on a busy machine a read of this process may be given up, too
+		now += gapAgain
+		return isThere(t, memory) && isThere(t, memory[os.Getpagesize():])
+	})
 }
 
 // A gap is read once, and again only much later, as it may be one that no read closes; and there are not
