@@ -5,8 +5,12 @@
 // Everything is drawn from one number, the seed, and time is simulated, so a failure is a number that anybody can run
 // again. A [Plan] says what is drawn: it is text, which stays the same when the way of drawing changes.
 //
-//	plan ──▶ world (processes, threads, files) ──▶ rings ──▶ perfring.Source ──▶ capture.Session ──▶ judge
-//	          └──────── process.Access ◀──────────────────────────────────────────┘
+// Data flows so:
 //
-// To add a kind of fault: a name in faults.go, the place where it happens (ask m.happens), and a test that counts it.
+//	Plan -> Machine -> rings -> perfring.Source -> capture.Session -> judge
+//
+// The session asks the machine for files and for /proc by [process.Access], as it asks a real one.
+//
+// To add a kind of fault, add its name to [Faults], and ask Machine.happens at the place where it happens. TestSimulate
+// fails if it never does.
 package machine

@@ -11,8 +11,8 @@ type Lives struct {
 	threads map[[2]uint32]life // by PID and TID
 }
 
-// life has the times at which a thread began and ended, in ns of the recording's clock; 0 if the recording
-// does not say.
+// life is when a thread began and ended, in ns of the recording's clock. A time that the recording does not
+// have is 0.
 type life struct{ began, ended uint64 }
 
 // NewLives makes a watcher for profile.Load.

@@ -19,7 +19,7 @@ import (
 // clock is when a thread's sample is taken, by its number.
 type clock func(profile.Thread, int) time.Duration
 
-// timeline has the samples of a profile, each at its time.
+// timeline returns a timeline with the samples of a profile. at gives the time of each.
 func timeline(t testing.TB, p *profile.Profile, at clock) *profile.Timeline {
 	t.Helper()
 	line, err := profile.NewTimeline()

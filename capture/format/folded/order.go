@@ -7,9 +7,9 @@ import (
 	"unspool/capture/profile"
 )
 
-// vocabulary has the texts between the semicolons, each once. In the order of the output's bytes a text has
-// two places: a line that ends with it comes before all lines that go on behind it, but "main (2)" comes in
-// between, as a space comes before a semicolon.
+// vocabulary interns the names of frames. The output is sorted by bytes, so each name has two places in that
+// order, one at the end of a line and one before a semicolon: "main" is before "main (2)", and that is before
+// "main;", as a space is before a semicolon.
 type vocabulary struct {
 	texts []string
 	index map[string]int32
