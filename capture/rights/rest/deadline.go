@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,8 +13,8 @@ import (
 )
 
 // A deadline lets a reader go before threads of real-time priority, whatever theirs is: by SCHED_DEADLINE (sched(7)).
-// The kernel wants such a thread to be free to run on all CPUs; it stays on its own one even so, as it is the only one
-// of its kind there.
+// The kernel wants such a thread to be free to run on all CPUs. Mostly it stays on its own one even so, as it is the
+// only one of its kind there; where the kernel has moved it, try takes it back.
 type deadline struct {
 	cpu    int
 	isOn   bool
@@ -48,11 +49,19 @@ func GoFirst() {
 	}
 }
 
-// add adds the calling thread to the readers.
+// add adds the calling thread to the readers. Before it ends it has to remove itself, as the kernel uses its ID again.
 func add() {
 	readers.Lock()
 	defer readers.Unlock()
 	readers.tids = append(readers.tids, unix.Gettid())
+}
+
+// remove removes the calling thread from the readers, if it is one.
+func remove() {
+	tid := unix.Gettid()
+	readers.Lock()
+	defer readers.Unlock()
+	readers.tids = slices.DeleteFunc(readers.tids, func(t int) bool { return t == tid })
 }
 
 // try makes the calling thread, which has a CPU now, go first on its own one if readers are to. Where that fails it

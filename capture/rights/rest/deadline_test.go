@@ -3,6 +3,7 @@ package rest
 import (
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -33,10 +34,11 @@ func TestLastCPU(t *testing.T) {
 // goes back there when it has been moved.
 func TestReadersGoFirst(t *testing.T) {
 	lane.Root(t)
-	done := make(chan struct{})
+	done, tid := make(chan struct{}), 0
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // the thread ends with the goroutine
+		tid = unix.Gettid()
 		var one, own unix.CPUSet
 		if err := unix.SchedGetaffinity(0, &one); err != nil {
 			t.Error(err)
@@ -60,6 +62,7 @@ func TestReadersGoFirst(t *testing.T) {
 			t.Error("it goes first before anybody has asked for that")
 		}
 		add()
+		defer remove()
 		GoFirst()
 		defer readers.first.Store(false)
 		if d.try(); !d.isOn {
@@ -79,4 +82,9 @@ func TestReadersGoFirst(t *testing.T) {
 		}
 	}()
 	<-done
+	readers.Lock()
+	defer readers.Unlock()
+	if slices.Contains(readers.tids, tid) {
+		t.Error("a thread that has ended is a reader still: its ID may be that of another program by now")
+	}
 }

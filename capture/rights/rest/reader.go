@@ -71,6 +71,7 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 		tid, err := r.bind(ring.CPU)
 		if err == nil && r.own == nil {
 			add()
+			defer remove()
 		}
 		if begun <- (result{tid, err}); err == nil {
 			r.run()
