@@ -6,7 +6,7 @@ import (
 	"unspool/vmas/credit"
 )
 
-// A answerWait bounds how long a goroutine waits for processes that cannot be read. Quick answers cost nothing.
+// An answerWait bounds how long a goroutine waits for processes that cannot be read. Quick answers cost nothing.
 type answerWait struct {
 	credit credit.Credit
 	one    time.Duration // how long to wait for one answer at most
