@@ -167,8 +167,12 @@ func (k Kernel) answer(socket int) error {
 		} else if err != nil {
 			return err
 		}
-		if p[0].Revents&unix.POLLIN == 0 {
+		switch got := p[0].Revents; {
+		case got&unix.POLLIN != 0:
+		case got&unix.POLLHUP != 0:
 			return nil
+		default: // whoever closed it has made the kernel refuse all these calls, uncounted
+			return fmt.Errorf("the filter's descriptor %d: poll says %#x", fd, got)
 		}
 		var asked notification
 		if errno := ioctl(fd, receive, unsafe.Pointer(&asked)); errno == unix.ENOENT || errno == unix.EINTR {
