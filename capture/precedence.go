@@ -50,6 +50,7 @@ func (r *recording) goFirst() bool {
 	if r.Opener == nil {
 		rest.GoFirst()
 	}
+	r.session.ReadNow()
 	return true
 }
 

@@ -86,6 +86,18 @@ func (r *restReader) turn(on bool) error {
 	return r.source.Signal(on, r.every > 0)
 }
 
+// ReadNow begins to read stacks when they are sampled, before it is known that copies cut any off: beside threads that
+// leave this process no CPU, it would be known too late. It ends as ever where few are cut off.
+func (s *Session) ReadNow() {
+	if s.rest == nil || s.rest.on {
+		return
+	}
+	s.rest.programs = cutShares{}
+	if err := s.rest.turn(true); err != nil {
+		s.rest.on = false
+	}
+}
+
 // drainEvery is how often the rings have to be drained, at least: otherwise as often as told.
 func (r *restReader) drainEvery(usual time.Duration) time.Duration {
 	if r == nil || !r.on || r.every == 0 {

@@ -23,10 +23,11 @@ type deadline struct {
 }
 
 const (
-	// Of each deadlinePeriod a reader may run for deadlineTime, about as long as its credit lasts.
-	deadlineTime   = 1500 * time.Microsecond
-	deadlinePeriod = 10 * time.Millisecond
-	resetOnFork    = 1 // SCHED_FLAG_RESET_ON_FORK
+	// Of each deadlinePeriod a reader may run for deadlineTime, and longer where no other thread of its kind wants the CPU.
+	// The period is short, as Go's scheduler yields now and then: such a thread then waits for its next period.
+	deadlineTime   = deadlinePeriod / part
+	deadlinePeriod = 2 * time.Millisecond
+	deadlineFlags  = 1 | 2 // SCHED_FLAG_RESET_ON_FORK, SCHED_FLAG_RECLAIM (linux/sched.h)
 	schedDeadline  = 6
 	highest        = 99 // of real-time priorities
 )
@@ -80,7 +81,7 @@ func (d *deadline) try() {
 		_ = unix.SchedSetaffinity(0, &own)
 	}
 	d.isOn = unix.SchedSetaffinity(0, &all) == nil &&
-		unix.SchedSetAttr(0, &unix.SchedAttr{Policy: schedDeadline, Flags: resetOnFork, Runtime: uint64(deadlineTime),
+		unix.SchedSetAttr(0, &unix.SchedAttr{Policy: schedDeadline, Flags: deadlineFlags, Runtime: uint64(deadlineTime),
 			Deadline: uint64(deadlinePeriod), Period: uint64(deadlinePeriod)}, 0) == nil
 	if d.failed = !d.isOn; d.failed {
 		_ = unix.SchedSetaffinity(0, &own)

@@ -24,7 +24,8 @@ type reader struct {
 	threads runtimes
 	memory  memories
 	credit  credit.Credit
-	own     *delays // nil for a thread that goes before all others of its CPU
+	used    time.Duration // CPU time of this thread, when it was charged last
+	own     *delays       // nil for a thread that goes before all others of its CPU
 	first   deadline
 	buf     [compared]byte
 }
@@ -162,7 +163,7 @@ func (r *reader) run() {
 		}
 		now := perfring.Now()
 		r.credit.Left(credit.At(began))
-		r.credit.Spend(time.Duration(now - began + priceOfWaking))
+		r.credit.Spend(r.usedCPU() + priceOfWaking)
 		if woken++; woken%64 == 0 {
 			if unix.Getppid() != parent {
 				unix.Exit(0) // others may not get a CPU to say so
@@ -177,6 +178,16 @@ func (r *reader) run() {
 	}
 }
 
+// usedCPU returns the CPU time that this thread has used since the last call. While it waits, as for a lock of the
+// process that it reads, others have the CPU.
+func (r *reader) usedCPU() (since time.Duration) {
+	var now unix.Timespec
+	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&now)), 0)
+	used := time.Duration(now.Nano())
+	since, r.used = used-r.used, used
+	return since
+}
+
 // setUp maps the ring and makes memory, with the first sample for which there is a signal: many recordings never have
 // one. It takes as long as reading some hundred stacks, which is not charged, as reading would be put off for it.
 func (r *reader) setUp() (ok bool) {
@@ -187,12 +198,13 @@ func (r *reader) setUp() (ok bool) {
 	}
 	r.tap = tap
 	r.shared.populate()
+	r.usedCPU()
 	return true
 }
 
 const (
-	// priceOfWaking is what a wake-up takes besides what this thread sees of it, in ns.
-	priceOfWaking = 2000
+	// priceOfWaking is what a wake-up takes besides the time of this thread.
+	priceOfWaking = 2 * time.Microsecond
 	// mostIdle is how often the scheduler interrupts the waiting until it knows of it.
 	mostIdle = 5
 )
