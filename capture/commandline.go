@@ -427,10 +427,8 @@ func (c *commandLines) sweep(known func(pid uint32) bool) {
 }
 
 const (
-	// programsPerSecond is how many are read: each takes readPrice from the budget, which grows like the time. It takes
-	// 10 to 40 µs of CPU time.
-	programsPerSecond = 500
-	readPrice         = time.Second / programsPerSecond
+	// Each program takes readPrice from the budget, which grows like the time. It takes 10 to 40 µs of CPU time.
+	readPrice = time.Second / programsPerSecond
 	// mostReadTime is for as many as can be read at once. One half is for programs that were sampled.
 	mostReadTime = 1000 * readPrice
 )

@@ -221,7 +221,7 @@ func (c *conversion) prepare(l *lane, sink Sink) {
 	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
 	l.session = NewSession(Config{
 		Format: &format, Sink: sink, Offline: &c.files, OpenKernel: c.OpenKernel,
-		Join: c.joins() && sink != Sink(l), Open: c.joins(), JoinAfter: JoinAfterRecorded,
+		Join: c.joins() && !l.join, Open: l.join, JoinAfter: JoinAfterRecorded,
 		MaxStack: c.MaxStack, Strict: c.Strict, Pairs: c.Pairs, BuildIDs: l.sampledFile, Stop: c.stop,
 	})
 }
@@ -368,8 +368,8 @@ func (c *conversion) finish() (err error) {
 	if c.parallel != nil {
 		err = c.parallel.end()
 		all = c.parallel.lanes
-		counts = append(counts, *c.parallel.joiner.stats)
-		c.out.Trouble.add(c.parallel.joiner.trouble)
+		counts = append(counts, c.parallel.stats)
+		c.out.Trouble.add(c.parallel.trouble)
 	} else {
 		err = c.own.session.Flush()
 	}

@@ -307,8 +307,8 @@ func (g *generators) close() {
 }
 
 // told is what a user wants to know of it.
-func (g *generators) told() *generatedNotes {
-	t := new(generatedNotes)
+func (g *generators) told() *Generated {
+	t := new(Generated)
 	for _, p := range g.all {
 		p.mu.Lock()
 		m := p.perfMap
@@ -321,17 +321,17 @@ func (g *generators) told() *generatedNotes {
 			of.Written, of.Why = runtimes.Refused, m.refused.Error()
 		}
 		if of.Written != runtimes.Names {
-			t.nameless = append(t.nameless, of)
+			t.Nameless = append(t.Nameless, of)
 		}
 		if m.err != nil {
-			t.cut = append(t.cut, fmt.Sprintf("the perf map of process %d is kept in part only: %v", p.pid, m.err))
+			t.Cut = append(t.Cut, fmt.Sprintf("the perf map of process %d is kept in part only: %v", p.pid, m.err))
 		}
 		if of.Samples = p.broken; p.runtime.Frames() != "" {
-			t.broken = append(t.broken, of)
+			t.Broken = append(t.Broken, of)
 		}
 	}
 	if g.left > 0 {
-		t.cut = append(t.cut, fmt.Sprintf("perf maps are kept of %d processes: %s went through the generated code of others",
+		t.Cut = append(t.Cut, fmt.Sprintf("perf maps are kept of %d processes: %s went through the generated code of others",
 			mostGenerators, human.Plural(g.left, "user stack")))
 	}
 	return t
@@ -343,32 +343,4 @@ func (m *keptMap) sizeNow() int64 {
 		return info.Size()
 	}
 	return 0
-}
-
-// A generatedNotes is what a summary says of generated code.
-type generatedNotes struct {
-	nameless, broken []runtimes.Process
-	cut              []string // maps that are not kept as a whole
-}
-
-// leastTold is the share of the user stacks below which generated code is not worth a line.
-const leastTold = 0.01
-
-// write writes it in words, given the number of user stacks.
-func (c *generatedNotes) write(w io.Writer, user uint64) {
-	if c == nil {
-		return
-	}
-	least := uint64(leastTold * float64(user))
-	for _, g := range runtimes.Groups(c.nameless, least) {
-		fmt.Fprintf(w, "%s of the user stacks go through code that %s generated and has not named: %s\n",
-			human.Percent(g.Samples, user), printed(g.Who()), g.Advice())
-	}
-	for _, g := range runtimes.Groups(c.broken, least) {
-		fmt.Fprintf(w, "%s of the user stacks end at code that %s generated without frame pointers, or are wrong "+
-			"behind it: %s\n", human.Percent(g.Samples, user), printed(g.Who()), g.Runtime.Frames())
-	}
-	for _, text := range c.cut {
-		fmt.Fprintln(w, text)
-	}
 }

@@ -27,7 +27,7 @@ func TestGeneratorsWithoutRoom(t *testing.T) {
 	g.finish()
 	defer g.close()
 	want := func(line string) bool { return strings.Contains(line, ": 6 user stacks went through") }
-	if told := g.told(); len(told.nameless) != mostGenerators || !slices.ContainsFunc(told.cut, want) {
-		t.Errorf("%d processes, and said: %q", len(told.nameless), told.cut)
+	if told := g.told(); len(told.Nameless) != mostGenerators || !slices.ContainsFunc(told.Cut, want) {
+		t.Errorf("%d processes, and said: %q", len(told.Nameless), told.Cut)
 	}
 }

@@ -30,7 +30,7 @@ func TestWhatIsHeldIsBounded(t *testing.T) {
 		name   string
 		before int // deep stacks, which have been handed on
 	}{{"small", 0}, {"small after deep", 300}} {
-		j := newJoiner(discard{}, new(Stats), newTrouble(), 10_000, JoinAfter)
+		j := newJoiner(discard{}, 10_000, JoinAfter)
 		runtime.GC()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -1,12 +1,10 @@
 package capture
 
 import (
-	"errors"
 	"runtime"
 	"time"
 
 	"unspool/capture/perfdata"
-	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"
 )
@@ -15,10 +13,8 @@ import (
 // the stack again after the sample, so such a sample waits, and all records after it wait, too, to keep their
 // order, unless the sink needs none. See package link.
 type joiner struct {
-	stats   *Stats   // counts cut samples when it is known how they end
-	trouble *Trouble // likewise
-	sink    Sink
-	most    int // frames of a stack
+	sink Sink
+	most int // frames of a stack
 	// unordered means that the sink does without the order of time: only what may still be completed waits.
 	unordered bool
 
@@ -50,9 +46,9 @@ const (
 	maxCutSpaces = 4096
 )
 
-func newJoiner(sink Sink, stats *Stats, trouble *Trouble, most int, after time.Duration) *joiner {
+func newJoiner(sink Sink, most int, after time.Duration) *joiner {
 	return &joiner{
-		sink: sink, stats: stats, trouble: trouble, most: most,
+		sink: sink, most: most,
 		log: link.Log{
 			Before: uint64(joinBefore), After: uint64(after), MaxFrames: maxLinks * runtime.NumCPU(),
 		},
@@ -179,7 +175,7 @@ func (j *joiner) settle(now uint64) error {
 func (j *joiner) flush() error { return j.settle(^uint64(0)) }
 
 // release hands on a record, completed if it is open and that is possible.
-func (j *joiner) release(h *held) (err error) {
+func (j *joiner) release(h *held) error {
 	defer h.free()
 	if !h.sample {
 		return j.sink.Write(h.rec)
@@ -187,15 +183,10 @@ func (j *joiner) release(h *held) (err error) {
 	if h.open {
 		j.complete(h)
 	}
-	err = j.sink.WriteSample(&h.walked)
-	if errors.Is(err, perfring.ErrTooLarge) {
-		j.stats.Malformed++
-		return nil
-	}
-	return err
+	return j.sink.WriteSample(&h.walked)
 }
 
-// complete joins the callers to a cut stack if they are known, and counts the result.
+// complete joins the callers to a cut stack if they are known.
 func (j *joiner) complete(h *held) {
 	w, res := &h.walked, &h.result
 	j.frames, w.Links = res.Join(&j.log, w.SpaceID, w.Sample.Time, j.most, j.frames)
@@ -203,9 +194,4 @@ func (j *joiner) complete(h *held) {
 		w.Chain = unwind.Splice(w.Chain[:0], w.Sample.Callchain.Len(), w.Sample.Callchain.At, res.IPs)
 	}
 	res.Conclude()
-	if w.Links.IsJoined() || res.End == unwind.DumpTooShort {
-		j.stats.Links[w.Links]++
-	}
-	j.stats.count(w.Sample, res, w.Links.IsJoined())
-	j.trouble.ended(res.End, w.Place)
 }

@@ -197,7 +197,7 @@ func TestCutStacksWantHelp(t *testing.T) {
 	for _, c := range []struct{ cuts, logged int }{
 		{0, 0}, {1, helpersOfCut}, {3, 3 * helpersOfCut}, {many, maxHelpers},
 	} {
-		j := newJoiner(newUserStacks(), new(Stats), new(Trouble), 100, JoinAfter)
+		j := newJoiner(newUserStacks(), 100, JoinAfter)
 		for range c.cuts {
 			j.cut(1)
 		}
@@ -222,7 +222,7 @@ func TestCutStacksWantHelp(t *testing.T) {
 	}
 	deep := &unwind.Result{Frames: []unwind.Frame{{SP: 1 << 16}, {SP: 1<<16 + 1<<9}}}
 	walk.Result = deep
-	if j := newJoiner(newUserStacks(), new(Stats), new(Trouble), 100, JoinAfter); !j.mayHelp(walk) {
+	if j := newJoiner(newUserStacks(), 100, JoinAfter); !j.mayHelp(walk) {
 		t.Error("a stack of half the copy is not logged")
 	}
 }

@@ -26,7 +26,9 @@ type lanes struct {
 	full  chan *batch // on their way to the writer, in order
 	ended chan error  // the writer's error, when it has ended
 
-	joiner *joiner // the writer's
+	joiner  *joiner // the writer's
+	stats   Stats   // of what the joiner completes
+	trouble *Trouble
 }
 
 // A lane is a session that unwinds the samples of every nth batch.
@@ -94,7 +96,8 @@ func (l *lane) sampledFile(path string, id []byte) {
 // startLanes starts n lanes and the writer.
 func (c *conversion) startLanes(n int) *lanes {
 	p := &lanes{c: c, free: make(chan *batch, 2*n+1), full: make(chan *batch, 2*n+1), ended: make(chan error, 1)}
-	p.joiner = newJoiner(c, new(Stats), newTrouble(), c.MaxStack, JoinAfterRecorded)
+	p.trouble = newTrouble()
+	p.joiner = newJoiner(&counter{c, &p.stats, p.trouble}, c.MaxStack, JoinAfterRecorded)
 	for range cap(p.free) {
 		p.free <- new(batch)
 	}
@@ -142,7 +145,7 @@ func (p *lanes) write() {
 				p.c.reader.Stop()
 			}
 		}
-		p.c.tell(func() Stats { return sum(append(latest, *p.joiner.stats)) }, b.read, b.total)
+		p.c.tell(func() Stats { return sum(append(latest, p.stats)) }, b.read, b.total)
 		p.free <- b
 	}
 	if err == nil {

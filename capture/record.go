@@ -687,7 +687,7 @@ func (r *recording) keepMaps() {
 	defer g.close()
 	g.finish()
 	r.writer.KeepPerfMaps(g.kept())
-	r.out.Trouble.generated = g.told()
+	r.out.Trouble.Generated = g.told()
 }
 
 // readLastCommandLines reads command lines as long as records tell what else happens.
@@ -785,20 +785,4 @@ func (r *recording) cpu() time.Duration {
 		r.openCPU = max(r.openCPU, r.Opener.CPU())
 	}
 	return cpuTime() + r.openCPU
-}
-
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func maxRSS() uint64 {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return uint64(u.Maxrss) << 10
 }

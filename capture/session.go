@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"errors"
 	"os"
 	"time"
 
@@ -104,7 +103,8 @@ type Config struct {
 	JoinAfter time.Duration
 	// Unordered means that only such samples reach the sink later, and what follows does not wait for them.
 	Unordered bool
-	// Open means that the sink completes such stacks, and counts them.
+	// Open means that the sink completes such stacks, and that samples are counted there: this session counts what
+	// comes only.
 	Open bool
 	// Live means that samples come from a running recording: their stacks are not in this CPU's caches, the
 	// stack that a signal handler has left can be read from the thread, and a file is waited for only as long
@@ -195,8 +195,11 @@ func NewSession(c Config) *Session {
 		s.replay = replay.NewRecorded(s.table)
 	}
 	s.replay.OfSamples = c.OfSamples
-	if s.open = c.Open || c.Join; c.Join {
-		s.joiner = newJoiner(c.Sink, &s.Stats, s.trouble, c.MaxStack, c.JoinAfter)
+	if s.open = c.Open || c.Join; !c.Open {
+		s.sink = &counter{c.Sink, &s.Stats, s.trouble}
+	}
+	if c.Join {
+		s.joiner = newJoiner(s.sink, c.MaxStack, c.JoinAfter)
 		s.joiner.unordered = c.Unordered
 		s.sink = s.joiner
 	}
@@ -377,16 +380,11 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 			return err
 		}
 	}
-	err := s.sink.WriteSample(w)
-	if errors.Is(err, perfring.ErrTooLarge) {
-		s.Stats.Malformed++
-		return nil
-	}
-	return err
+	return s.sink.WriteSample(w)
 }
 
-// user unwinds the user stack of a sample into s.result, the result of w, and counts it. It returns false if
-// the stack does not belong to the registers.
+// user unwinds the user stack of a sample into s.result, the result of w. It returns false if the stack does not
+// belong to the registers.
 func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	sm := w.Sample
 	s.result, ok = s.walk(sm)
@@ -394,7 +392,6 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 	if !ok {
 		return false
 	}
-	s.Stats.User++
 	w.Result, w.Space, w.Place = &s.result, s.table.Space(sm.PID), ""
 	if w.Space != nil {
 		w.SpaceID = w.Space.ID()
@@ -409,13 +406,8 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 		w.Place = s.endPlace(sm.PID)
 	}
 	if !s.open || !isOpen(w) || s.rest.completes(w.SpaceID) {
-		if w.Links.IsJoined() {
-			s.Stats.Links[w.Links]++
-		}
 		s.result.Open = 0 // nothing completes it any more
 		s.result.Conclude()
-		s.Stats.count(sm, &s.result, w.Links.IsJoined())
-		s.trouble.ended(s.result.End, w.Place)
 	}
 	if s.gaps != nil && s.result.End == unwind.DumpTooShort && sm.DynSize < sm.StackSize {
 		sp := s.stack.Base
@@ -434,7 +426,6 @@ func (s *Session) endPlace(pid uint32) (path string) {
 	switch {
 	case space != nil && space.Denied():
 		path = deniedPlace
-		s.Stats.Denied++
 	case pid == 0:
 		path = outsidePlace
 	}

@@ -92,7 +92,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 			writeShare(w, n, s.User, r.Words(), advice(r, t, limits))
 		}
 	}
-	t.generated.write(w, s.User)
+	t.Generated.write(w, s.User)
 	if s.Denied > 0 {
 		fmt.Fprintf(w, "%s of processes whose mappings (/proc/PID/maps) you may not read: as root, "+
 			"or with CAP_SYS_PTRACE, they have stacks\n", plural(s.Denied, "sample", "is", "are"))

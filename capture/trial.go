@@ -38,7 +38,7 @@ func (t *SizeTrials) Begin(s *Session) {
 	t.session = s
 	for i := range t.trials {
 		own := &Session{trouble: newTrouble()}
-		own.joiner = newJoiner(nowhere{}, &own.Stats, own.trouble, s.walker.MaxFrames, JoinAfterRecorded)
+		own.joiner = newJoiner(&counter{nowhere{}, &own.Stats, own.trouble}, s.walker.MaxFrames, JoinAfterRecorded)
 		t.trials[i].session = own
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"unspool/perfring"
-	"unspool/vmas"
 	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
@@ -136,24 +135,5 @@ func TestSamplesWithoutAStackTellOfProcesses(t *testing.T) {
 	if want := []perfring.RecordType{perfring.RecordComm, perfring.RecordComm, perfring.RecordMmap2,
 		perfring.RecordSample, perfring.RecordSample}; !slices.Equal(types, want) {
 		t.Errorf("%v, want %v", types, want)
-	}
-}
-
-// TestSummaryOfWhatWasNotRead says how many processes were not read, and what had no room.
-func TestSummaryOfWhatWasNotRead(t *testing.T) {
-	stats := Stats{Samples: 3, User: 3, LeftOut: 1015, Early: 2,
-		Forgotten: vmas.Forgotten{Processes: 1234, Threads: 5678, Mappings: 9012}}
-	var b strings.Builder
-	WriteSummary(&b, &stats, newTrouble(), Limits{StackSize: 32768, MaxStack: 2048}, "")
-	for _, want := range []string{"idle processes that were not read", ": 1,015\n", "2 samples were taken while",
-		"forgotten: 1,234,", "the names of 5,678 were not kept", "forgotten: 9,012,"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the summary does not say %q:\n%s", want, &b)
-		}
-	}
-	b.Reset()
-	if err := stats.WriteJSON(&b); err != nil || !strings.Contains(b.String(),
-		`"unread":{"processes":1015,"samples":2},"forgotten":{"processes":1234,"threads":5678,"mappings":9012}`) {
-		t.Errorf("%s, %v", &b, err)
 	}
 }

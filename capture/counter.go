@@ -1,0 +1,32 @@
+package capture
+
+import (
+	"errors"
+
+	"unspool/capture/perfdata"
+	"unspool/perfring"
+)
+
+// A counter counts samples where they leave, on their way to a sink: nothing changes them any more.
+type counter struct {
+	sink    Sink
+	stats   *Stats
+	trouble *Trouble
+}
+
+// Write hands a record on that is no sample.
+func (c *counter) Write(rec []byte) error { return c.sink.Write(rec) }
+
+// WriteSample counts a sample, and hands it on.
+func (c *counter) WriteSample(w *perfdata.Walked) error {
+	if w.Result != nil {
+		c.stats.Walked(w)
+		c.trouble.ended(w.Result.End, w.Place)
+	}
+	err := c.sink.WriteSample(w)
+	if errors.Is(err, perfring.ErrTooLarge) {
+		c.stats.Malformed++
+		return nil
+	}
+	return err
+}

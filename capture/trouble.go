@@ -1,0 +1,121 @@
+package capture
+
+import (
+	"cmp"
+	"slices"
+
+	"unspool/unwind"
+	"unspool/unwind/image"
+	"unspool/vmas"
+)
+
+// Trouble is where stacks ended before their root, which files could not be used, and what memory was not read.
+type Trouble struct {
+	places map[place]uint64
+	files  map[string]error
+	memory []error // each once
+
+	Generated *Generated // nil where nothing is known of it
+}
+
+type place struct {
+	reason unwind.Reason
+	path   string
+}
+
+// maxTrouble bounds how many places and files are remembered.
+const maxTrouble = 1024
+
+func newTrouble() *Trouble {
+	return &Trouble{places: make(map[place]uint64), files: make(map[string]error)}
+}
+
+// add adds what another session has noted.
+func (t *Trouble) add(other *Trouble) {
+	for p, n := range other.places {
+		t.places[p] += n
+	}
+	for path, err := range other.files {
+		t.file(path, err)
+	}
+	for _, err := range other.memory {
+		t.unread(err)
+	}
+}
+
+// ended notes a stack that ended before its root, at a path as in [Place].
+func (t *Trouble) ended(why unwind.Reason, path string) {
+	if why == unwind.Root {
+		return
+	}
+	p := place{why, path}
+	if _, ok := t.places[p]; ok || len(t.places) < maxTrouble {
+		t.places[p]++
+	}
+}
+
+// generatedCode stands for the path of code that was generated at run time. Its memory has several names: it
+// may have no file, be shared with another process (/dev/zero), or be a file without a path (memfd).
+const generatedCode = "//anon"
+
+// codePath gives the path of the code in a mapping. A file that a process maps for itself has had its code
+// before, even if it is no ELF file: Windows' programs, and images of Lisp, are none.
+func codePath(m *vmas.Mapping) string {
+	switch m.File.Kind {
+	case vmas.Anonymous, vmas.Shared, vmas.Heap, vmas.Stack:
+		return generatedCode
+	case vmas.Regular:
+		if m.Flags&vmas.FlagPrivate != 0 {
+			return m.File.Path
+		}
+	}
+	if im, ok := m.File.Image.(*image.Image); ok && im.IsGenerated() {
+		return generatedCode
+	}
+	return m.File.Path
+}
+
+func (t *Trouble) file(path string, err error) {
+	if _, ok := t.files[path]; !ok && len(t.files) < maxTrouble {
+		t.files[path] = err
+	}
+}
+
+// unread notes why memory of processes is not read. The same error is kept once.
+func (t *Trouble) unread(err error) {
+	if !slices.Contains(t.memory, err) {
+		t.memory = append(t.memory, err)
+	}
+}
+
+// A Place is a file in which walks ended for one reason. Path is empty if the sampled PC was in no mapping,
+// "//anon" for code that was generated at run time, and deniedPlace or outsidePlace for processes whose
+// mappings are not known.
+type Place struct {
+	Path    string
+	Samples uint64
+}
+
+// Places of samples in processes whose mappings are not known.
+const (
+	deniedPlace  = "//denied"  // which may not be read
+	outsidePlace = "//outside" // outside of the recorded PID namespace
+)
+
+// Places gives the files in which walks ended for a reason, most samples
+// first.
+func (t *Trouble) Places(reason unwind.Reason) []Place {
+	var ps []Place
+	for p, n := range t.places {
+		if p.reason == reason {
+			ps = append(ps, Place{p.path, n})
+		}
+	}
+	slices.SortFunc(ps, func(a, b Place) int {
+		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Path, b.Path))
+	})
+	return ps
+}
+
+// File is why a mapped file could not be used, nil when it could.
+func (t *Trouble) File(path string) error { return t.files[path] }
