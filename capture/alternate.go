@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 
+	"unspool/capture/counts"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -68,6 +69,6 @@ func (s *Session) choose(space *vmas.Space, sm *perfring.Sample, res unwind.Resu
 
 func (s *Session) cut(space *vmas.Space, frame int, pc uint64) unwind.Result {
 	m := space.Find(pc)
-	s.trouble.file(codePath(m), errAlternates)
+	s.trouble.NoteFile(counts.PathOf(m), errAlternates)
 	return s.walker.CutAt(frame, m)
 }

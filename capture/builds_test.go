@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -133,8 +134,8 @@ func TestConvertSumsItsLanesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := func(st Stats) Stats {
-		return Stats{Samples: st.Samples, User: st.User, Exec: st.Exec, Malformed: st.Malformed, Frames: st.Frames,
+	counts := func(st counts.Stats) counts.Stats {
+		return counts.Stats{Samples: st.Samples, User: st.User, Exec: st.Exec, Malformed: st.Malformed, Frames: st.Frames,
 			StackCopied: st.StackCopied, Ended: st.Ended, FramesBy: st.FramesBy}
 	}
 	want := counts(one.Stats)

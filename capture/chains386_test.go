@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"unspool/capture"
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -71,14 +72,14 @@ func stays(t *testing.T) string {
 }
 
 // matchCounted records a program that is stopped, and compares every stack at the end of its chain with it.
-func matchCounted(t *testing.T, proc *programs.Process, counts string) {
+func matchCounted(t *testing.T, proc *programs.Process, counting string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
 	var notes []string
 	out := capture.RecordControlled(t, capture.Faults(capture.Options{
 		PIDs: []int{proc.Process.Pid}, StackSize: 65528, MaxStack: 2048, Output: path,
 		Note: func(s string) { notes = append(notes, s) },
-		Progress: func(st *capture.Stats) {
+		Progress: func(st *counts.Stats) {
 			if st.User >= counted && st.Ended[unwind.Root] > 0 {
 				_ = proc.Process.Kill() // in case that it stays
 			}
@@ -86,7 +87,7 @@ func matchCounted(t *testing.T, proc *programs.Process, counts string) {
 	}), func(func()) { proc.Continue() })
 	matched := 0
 	for _, s := range stacks(t, path) {
-		if s.names[0] != cmp.Or(counts, proc.Chain.Leaf()) {
+		if s.names[0] != cmp.Or(counting, proc.Chain.Leaf()) {
 			continue
 		}
 		if err := proc.Chain.Match(s.names); err == nil {

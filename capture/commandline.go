@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/capture/perfdata/replay"
 	"unspool/perfring"
@@ -428,7 +429,7 @@ func (c *commandLines) sweep(known func(pid uint32) bool) {
 
 const (
 	// Each program takes readPrice from the budget, which grows like the time. It takes 10 to 40 µs of CPU time.
-	readPrice = time.Second / programsPerSecond
+	readPrice = time.Second / counts.ProgramsPerSecond
 	// mostReadTime is for as many as can be read at once. One half is for programs that were sampled.
 	mostReadTime = 1000 * readPrice
 )

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/rights/opener"
@@ -53,7 +54,7 @@ type ConvertOptions struct {
 	Note func(string)
 	// Progress is called twice a second with the counts so far and the share of the input that has been read,
 	// which is negative for a pipe.
-	Progress func(s *Stats, share float64)
+	Progress func(s *counts.Stats, share float64)
 }
 
 // ErrNoneSelected is the error where Select has selected no sample: no file is written.
@@ -63,7 +64,7 @@ var ErrNoneSelected = errors.New("no samples are selected")
 // else unchanged. The outcome is valid, and the output a complete recording, whatever the error is: a
 // *perfdata.DamageError says how far the input could be read.
 func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
-	out.Trouble = newTrouble()
+	out.Trouble = counts.NewTrouble()
 	if err := o.Check(); err != nil {
 		return out, err
 	}
@@ -84,7 +85,7 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	stop := context.AfterFunc(ctx, r.Stop)
 	defer stop()
 	c := &conversion{
-		ConvertOptions: o, stop: ctx.Done(), reader: r, out: &out, began: time.Now(), busyCPU: cpuTime(),
+		ConvertOptions: o, stop: ctx.Done(), reader: r, out: &out, began: time.Now(), busyCPU: counts.CPUTime(),
 	}
 	c.report = c.began.Add(reportEvery)
 	err = r.Ordered(c.record)
@@ -328,7 +329,7 @@ func (c *conversion) Write(rec []byte) error {
 func (c *conversion) WriteSample(w *perfdata.Walked) error { return c.writer.WriteSample(w) }
 
 // tell reports progress if it is due.
-func (c *conversion) tell(counted func() Stats, read, total int64) {
+func (c *conversion) tell(counted func() counts.Stats, read, total int64) {
 	now := time.Now()
 	if c.Progress == nil || now.Before(c.report) {
 		return
@@ -344,7 +345,7 @@ func (c *conversion) tell(counted func() Stats, read, total int64) {
 }
 
 // counted is what a session has counted.
-func (s *Session) counted() Stats {
+func (s *Session) counted() counts.Stats {
 	st := s.Stats
 	st.Lost = s.lost.Lost()
 	return st
@@ -363,13 +364,13 @@ func (c *conversion) finish() (err error) {
 			return err
 		}
 	}
-	all := []*lane{c.own}
-	var counts []Stats
+	lanes := []*lane{c.own}
+	var all []counts.Stats
 	if c.parallel != nil {
 		err = c.parallel.end()
-		all = c.parallel.lanes
-		counts = append(counts, c.parallel.stats)
-		c.out.Trouble.add(c.parallel.trouble)
+		lanes = c.parallel.lanes
+		all = append(all, c.parallel.stats)
+		c.out.Trouble.Add(c.parallel.trouble)
 	} else {
 		err = c.own.session.Flush()
 	}
@@ -377,11 +378,11 @@ func (c *conversion) finish() (err error) {
 		c.writer.BuildID(id.Path, id.ID, id.Kernel)
 	}
 	sampled := make(map[sampledFile]bool)
-	for _, l := range all {
+	for _, l := range lanes {
 		l.session.TellBuildIDs()
 		maps.Copy(sampled, l.sampled)
-		counts = append(counts, l.session.counted())
-		c.out.Trouble.add(l.session.Trouble())
+		all = append(all, l.session.counted())
+		c.out.Trouble.Add(l.session.Trouble())
 	}
 	order := func(a, b sampledFile) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.id, b.id)) }
 	for _, f := range slices.SortedFunc(maps.Keys(sampled), order) {
@@ -394,14 +395,14 @@ func (c *conversion) finish() (err error) {
 	if cerr := c.writer.Close(); err == nil {
 		err = cerr
 	}
-	st := sum(counts)
+	st := counts.Sum(all)
 	st.Malformed += c.reader.Unknown()
-	st.Forgotten = all[0].session.table.Forgotten() // each lane follows all records
+	st.Forgotten = lanes[0].session.table.Forgotten() // each lane follows all records
 	st.Command = c.reader.CommandLine()
 	st.Duration = time.Since(c.began)
-	st.CPU = cpuTime()
+	st.CPU = counts.CPUTime()
 	st.Busy = st.CPU - c.busyCPU
-	st.MaxRSS = maxRSS()
+	st.MaxRSS = counts.MaxRSS()
 	st.Written = uint64(c.writer.Written())
 	c.out.Stats = st
 	return err

@@ -3,6 +3,7 @@ package capture
 import (
 	"errors"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 )
@@ -10,8 +11,8 @@ import (
 // A counter counts samples where they leave, on their way to a sink: nothing changes them any more.
 type counter struct {
 	sink    Sink
-	stats   *Stats
-	trouble *Trouble
+	stats   *counts.Stats
+	trouble *counts.Trouble
 }
 
 // Write hands a record on that is no sample.
@@ -21,7 +22,7 @@ func (c *counter) Write(rec []byte) error { return c.sink.Write(rec) }
 func (c *counter) WriteSample(w *perfdata.Walked) error {
 	if w.Result != nil {
 		c.stats.Walked(w)
-		c.trouble.ended(w.Result.End, w.Place)
+		c.trouble.NoteEnd(w.Result.End, w.Place)
 	}
 	err := c.sink.WriteSample(w)
 	if errors.Is(err, perfring.ErrTooLarge) {

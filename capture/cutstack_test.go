@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/capture/counts"
 	testlane "unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind"
@@ -16,7 +17,7 @@ import (
 var cutPrograms = []string{"deep", "frame", "frames", "realigned", "leaf"}
 
 // recordCut records one of them until it ends, or for a while.
-func recordCut(t *testing.T, o Options, proc *programs.Process) *Stats {
+func recordCut(t *testing.T, o Options, proc *programs.Process) *counts.Stats {
 	t.Helper()
 	o.PIDs, o.StackSize, o.MaxStack = []int{proc.Process.Pid}, 8192, 256
 	o.Output = filepath.Join(t.TempDir(), "perf.data")
@@ -37,7 +38,7 @@ func TestCutStacksAreRead(t *testing.T) {
 			// The program goes on until some were read.
 			proc := programs.StartCounted(t, path, 100_000, kind)
 			var done atomic.Bool
-			st := recordCut(t, Faults(Options{Progress: func(st *Stats) {
+			st := recordCut(t, Faults(Options{Progress: func(st *counts.Stats) {
 				if st.Links[link.Read] > enoughSamples && !done.Swap(true) {
 					_ = proc.Process.Kill()
 				}

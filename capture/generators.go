@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
 	"unspool/capture/symbols/runtimes"
@@ -119,7 +120,7 @@ func throughGenerated(space *vmas.Space, ips []uint64) bool {
 		if i > 0 {
 			ip-- // the call
 		}
-		if m := space.Find(ip); m != nil && codePath(m) == generatedCode {
+		if m := space.Find(ip); m != nil && counts.PathOf(m) == counts.GeneratedCode {
 			return true
 		}
 	}
@@ -307,8 +308,8 @@ func (g *generators) close() {
 }
 
 // told is what a user wants to know of it.
-func (g *generators) told() *Generated {
-	t := new(Generated)
+func (g *generators) told() *counts.Generated {
+	t := new(counts.Generated)
 	for _, p := range g.all {
 		p.mu.Lock()
 		m := p.perfMap

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -243,7 +244,7 @@ func functionsOf(t *testing.T, name string) (list []goFunction) {
 type goChecker struct {
 	t         *testing.T
 	format    perfring.Format
-	stats     *Stats
+	stats     *counts.Stats
 	chains    [][]uint64
 	functions []goFunction
 	seen      []int

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	testlane "unspool/testdata/lane"
@@ -64,7 +65,7 @@ func (u *userStacks) WriteSample(w *perfdata.Walked) error {
 }
 
 // unwindCut unwinds a recording as if copies had size bytes, or as it is with 0.
-func unwindCut(t *testing.T, path string, size uint64, c Config) *Stats {
+func unwindCut(t *testing.T, path string, size uint64, c Config) *counts.Stats {
 	t.Helper()
 	r, err := perfdata.Open(path)
 	if err != nil {

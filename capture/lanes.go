@@ -3,6 +3,7 @@ package capture
 import (
 	"sync"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 )
@@ -26,9 +27,9 @@ type lanes struct {
 	full  chan *batch // on their way to the writer, in order
 	ended chan error  // the writer's error, when it has ended
 
-	joiner  *joiner // the writer's
-	stats   Stats   // of what the joiner completes
-	trouble *Trouble
+	joiner  *joiner      // the writer's
+	stats   counts.Stats // of what the joiner completes
+	trouble *counts.Trouble
 }
 
 // A lane is a session that unwinds the samples of every nth batch.
@@ -52,7 +53,7 @@ type batch struct {
 	held    []*held // in place of out if stacks are joined
 	lane    int     // which lane unwinds its samples
 	settle  bool    // the writer hands on all that waits, up to its end
-	stats   Stats
+	stats   counts.Stats
 	read    int64 // position of the reader at its end
 	total   int64
 	pending sync.WaitGroup // lanes that still work on it
@@ -96,7 +97,7 @@ func (l *lane) sampledFile(path string, id []byte) {
 // startLanes starts n lanes and the writer.
 func (c *conversion) startLanes(n int) *lanes {
 	p := &lanes{c: c, free: make(chan *batch, 2*n+1), full: make(chan *batch, 2*n+1), ended: make(chan error, 1)}
-	p.trouble = newTrouble()
+	p.trouble = counts.NewTrouble()
 	p.joiner = newJoiner(&counter{c, &p.stats, p.trouble}, c.MaxStack, JoinAfterRecorded)
 	for range cap(p.free) {
 		p.free <- new(batch)
@@ -136,7 +137,7 @@ func (p *lanes) run(number int, l *lane) {
 // write is the goroutine of the writer. After an error it passes batches on without writing them.
 func (p *lanes) write() {
 	var err error
-	latest := make([]Stats, len(p.lanes))
+	latest := make([]counts.Stats, len(p.lanes))
 	for b := range p.full {
 		b.pending.Wait()
 		latest[b.lane] = b.stats
@@ -145,7 +146,7 @@ func (p *lanes) write() {
 				p.c.reader.Stop()
 			}
 		}
-		p.c.tell(func() Stats { return sum(append(latest, p.stats)) }, b.read, b.total)
+		p.c.tell(func() counts.Stats { return counts.Sum(append(latest, p.stats)) }, b.read, b.total)
 		p.free <- b
 	}
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/counts"
 	"unspool/perfring"
 	testlane "unspool/testdata/lane"
 	"unspool/unwind/image/fusetest"
@@ -59,7 +60,7 @@ func TestMemoryOfManyThatIsLocked(t *testing.T) {
 	at, buf := uint64(uintptr(unsafe.Pointer(&word[0]))), make([]byte, 8)
 	told := func() string {
 		var out strings.Builder
-		WriteFiles(&out, s.Trouble())
+		counts.WriteFiles(&out, s.Trouble())
 		return out.String()
 	}
 	for range maxHung {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/capture/rights/priority"
 	"unspool/capture/rights/rest"
 	"unspool/perfring"
@@ -110,7 +111,7 @@ func (g *cpuGuard) check(r *recording, now time.Time) {
 	if since < guardEvery {
 		return
 	}
-	used := cpuTime() - g.cpu
+	used := counts.CPUTime() - g.cpu
 	g.at, g.cpu = now, g.cpu+used
 	if r.priority != nil && used > since*mostCPU/100 {
 		r.note(fmt.Sprintf("unspool took %d %% of a CPU, and continues with ordinary priority",

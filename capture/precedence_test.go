@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/capture/rights/priority"
 )
 
@@ -24,7 +25,7 @@ func TestRecorderThatTakesACPUGivesItsPriorityUp(t *testing.T) {
 		var notes []string
 		r := &recording{priority: &priority.Raised{}}
 		r.Note = func(s string) { notes = append(notes, s) }
-		guard := cpuGuard{now.Add(-c.since), cpuTime() - c.used}
+		guard := cpuGuard{now.Add(-c.since), counts.CPUTime() - c.used}
 		guard.check(r, now)
 		if (r.priority == nil) != c.up || strings.Contains(strings.Join(notes, " "), "ordinary priority") != c.up {
 			t.Errorf("%s: given up: %v, %q", c.name, r.priority == nil, notes)

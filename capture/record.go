@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"unspool/capture/control"
+	"unspool/capture/counts"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/rights/opener"
@@ -92,7 +93,7 @@ type Options struct {
 	// has failed, while the recording goes on; it may be nil.
 	Note, Warn func(string)
 	// Progress is called twice a second with the counts so far.
-	Progress func(*Stats)
+	Progress func(*counts.Stats)
 }
 
 // A SampledFile is an open file in which frames were.
@@ -100,8 +101,8 @@ type SampledFile = image.SampledFile
 
 // An Outcome is the result of a recording or a conversion.
 type Outcome struct {
-	Stats     Stats
-	Trouble   *Trouble
+	Stats     counts.Stats
+	Trouble   *counts.Trouble
 	StackSize int // bytes of a stack that were copied at most
 	// ReadsRest means that the rest of stacks that are cut off is read when they are sampled.
 	ReadsRest bool
@@ -130,7 +131,7 @@ const (
 // outcome valid, whatever the error is: an error means that less was written
 // than should have been.
 func Record(ctx context.Context, o Options) (out Outcome, err error) {
-	out.Trouble = newTrouble()
+	out.Trouble = counts.NewTrouble()
 	if err := checkProc(); err != nil {
 		return out, err
 	}
@@ -457,7 +458,7 @@ func (r *recording) kernelToo() bool {
 func (r *recording) loop(ctx context.Context) error {
 	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(reportEvery), r.began.Add(sweepEvery)
 	wakes := newWakeups()
-	guard, cpus := cpuGuard{r.began, cpuTime()}, r.began
+	guard, cpus := cpuGuard{r.began, counts.CPUTime()}, r.began
 	for !r.over(ctx) {
 		if err := r.wait(ctx, &wakes); err != nil {
 			return err
@@ -619,7 +620,7 @@ func (r *recording) measure(now time.Time) {
 	st.Duration = now.Sub(r.began)
 	st.CPU = r.cpu()
 	st.Busy = st.CPU - r.busyCPU
-	st.MaxRSS = maxRSS()
+	st.MaxRSS = counts.MaxRSS()
 	st.Lost = r.source.Lost()
 	st.Forgotten = r.session.table.Forgotten()
 	st.LeftOut = r.session.table.LeftOut()
@@ -637,7 +638,7 @@ func (r *recording) finish() error {
 		}
 	}
 	r.session.Stats.CPU = r.cpu()
-	r.session.Stats.MaxRSS = maxRSS()
+	r.session.Stats.MaxRSS = counts.MaxRSS()
 	r.session.Stats.Written = uint64(r.writer.Written())
 	r.out.Stats = r.session.Stats
 	return err
@@ -784,5 +785,5 @@ func (r *recording) cpu() time.Duration {
 	if r.Opener != nil {
 		r.openCPU = max(r.openCPU, r.Opener.CPU())
 	}
-	return cpuTime() + r.openCPU
+	return counts.CPUTime() + r.openCPU
 }

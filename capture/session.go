@@ -4,6 +4,7 @@ import (
 	"os"
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/capture/perfdata/replay"
 	"unspool/perfring"
@@ -27,7 +28,7 @@ type Sink interface {
 
 // A Session turns records with raw stacks into records with callchains.
 type Session struct {
-	Stats Stats
+	Stats counts.Stats
 
 	format     *perfring.Format
 	out        perfring.Format // of the records that are handed on
@@ -36,7 +37,7 @@ type Session struct {
 	replay     *replay.Replay // into table
 	images     *image.Store
 	walker     *unwind.Unwinder
-	trouble    *Trouble
+	trouble    *counts.Trouble
 	execve     execve
 	openKernel func(path string) (*os.File, error)
 	pairs      bool          // each walk is followed by that along frame pointers
@@ -143,11 +144,11 @@ type Config struct {
 
 // NewSession returns a session that knows no process yet.
 func NewSession(c Config) *Session {
-	trouble := newTrouble()
+	trouble := counts.NewTrouble()
 	if c.Processes == nil {
 		c.Processes = process.Direct("/proc")
 		if c.Live {
-			c.Processes = newImpatient(c.Processes, trouble.unread)
+			c.Processes = newImpatient(c.Processes, trouble.NoteMemory)
 		}
 	}
 	var seeds process.Texts
@@ -169,7 +170,7 @@ func NewSession(c Config) *Session {
 		partly:     make(map[uint64]*partlyTold),
 	}
 	s.teller, _ = c.Sink.(ProcessSink)
-	listener := image.Listener{Failed: s.trouble.file, Dropped: c.BuildIDs, Copied: s.copied.note}
+	listener := image.Listener{Failed: s.trouble.NoteFile, Dropped: c.BuildIDs, Copied: s.copied.note}
 	if c.BuildIDs != nil {
 		listener.Unidentified = func(path string) { c.BuildIDs(path, nil) }
 	}
@@ -243,7 +244,7 @@ func (s *Session) TellBuildIDs() {
 }
 
 // Trouble returns where stacks ended before their root.
-func (s *Session) Trouble() *Trouble { return s.trouble }
+func (s *Session) Trouble() *counts.Trouble { return s.trouble }
 
 // Record takes the next record. Records must come in order of time. The error is the sink's: a record that
 // cannot be decoded is counted and not handed on, as its contents are unknown.
@@ -348,8 +349,8 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	if s.cpu != nil {
 		sm.CPU = uint32(s.cpu())
 	}
-	exclusion := exclusionOf(sm)
-	if !s.recorded && exclusion != included {
+	exclusion := counts.ExclusionOf(sm)
+	if !s.recorded && exclusion != counts.Included {
 		s.Stats.Excluded[exclusion]++
 		return nil
 	}
@@ -366,7 +367,7 @@ func (s *Session) unwind(rec perfring.Record, f *perfring.Format) error {
 	w.Result, w.Space, w.SpaceID, w.Pair, w.Links = nil, nil, 0, nil, link.NotSought
 	var user []uint64
 	switch {
-	case !f.HasStack(), sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, exclusion == guest:
+	case !f.HasStack(), sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_NONE, exclusion == counts.Guest:
 	case s.user(w):
 		user = s.result.IPs
 	}
@@ -420,14 +421,14 @@ func (s *Session) user(w *perfdata.Walked) (ok bool) {
 // endPlace is the path of the file in which the last walk ended, as in [Place].
 func (s *Session) endPlace(pid uint32) (path string) {
 	if at := s.result.At; at != nil {
-		return codePath(at)
+		return counts.PathOf(at)
 	}
 	space := s.table.Space(pid)
 	switch {
 	case space != nil && space.Denied():
-		path = deniedPlace
+		path = counts.DeniedPlace
 	case pid == 0:
-		path = outsidePlace
+		path = counts.OutsidePlace
 	}
 	return path
 }
@@ -442,7 +443,7 @@ func (s *Session) Settle(time uint64) error {
 	}
 	if s.rest != nil {
 		if s.rest.hangs(time) {
-			s.trouble.unread(errRestHangs)
+			s.trouble.NoteMemory(errRestHangs)
 		}
 		if err := s.rest.settle(); err != nil {
 			return err

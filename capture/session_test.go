@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -128,7 +129,7 @@ func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
 		total, user      uint64
 		chain            []uint64
 		dropped, unmaped bool
-		excluded         exclusion // of what is dropped
+		excluded         counts.Exclusion // of what is dropped
 	}{
 		{"user stack", user, 1, 1, []uint64{^uint64(511), 0x1234}, false, true, 0},
 		{"system call", with(func(s *testSample) { s.chain = []uint64{kernel, 9} }), 1, 1,
@@ -144,14 +145,14 @@ func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
 		{"kernel's own user part without a stack",
 			with(func(s *testSample) { s.chain = []uint64{kernel, 9, ^uint64(511), 0x1234}; s.dynSize = 0 }), 1, 1,
 			[]uint64{kernel, 9, ^uint64(511), 0x1234}, false, true, 0},
-		{"in another PID namespace", with(func(s *testSample) { s.pid = 0 }), 0, 0, nil, true, false, outside},
+		{"in another PID namespace", with(func(s *testSample) { s.pid = 0 }), 0, 0, nil, true, false, counts.Outside},
 		{"there, in a system call", with(func(s *testSample) {
 			s.pid, s.misc = 0, unix.PERF_RECORD_MISC_KERNEL
-		}), 0, 0, nil, true, false, outside},
+		}), 0, 0, nil, true, false, counts.Outside},
 		{"idle", testSample{misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{kernel, 9}}, 0, 0, nil, true,
-			false, idle},
+			false, counts.Idle},
 		{"guest", with(func(s *testSample) { s.misc = unix.PERF_RECORD_MISC_GUEST_USER }), 0, 0, nil, true, false,
-			guest},
+			counts.Guest},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var k kept

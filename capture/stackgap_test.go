@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"unspool/capture/counts"
 	"unspool/perfring"
 	testlane "unspool/testdata/lane"
 	"unspool/testdata/programs"
@@ -169,9 +170,9 @@ func TestGapsAreClosed(t *testing.T) {
 	t.Parallel()
 	var closed atomic.Bool
 	var proc *programs.Process
-	o := Faults(Options{Progress: func(st *Stats) {
+	o := Faults(Options{Progress: func(st *counts.Stats) {
 		// The program goes on until copies are whole.
-		if st.Cut[gap] > 0 && st.User > st.Cut[gap]+enoughSamples && !closed.Swap(true) {
+		if st.Cut[counts.Gap] > 0 && st.User > st.Cut[counts.Gap]+enoughSamples && !closed.Swap(true) {
 			_ = proc.Process.Kill()
 		}
 	}})
@@ -180,7 +181,7 @@ func TestGapsAreClosed(t *testing.T) {
 		proc = programs.StartCounted(t, path, most)
 		return proc
 	})
-	t.Logf("%d of %d copies end at a gap", out.Stats.Cut[gap], out.Stats.User)
+	t.Logf("%d of %d copies end at a gap", out.Stats.Cut[counts.Gap], out.Stats.User)
 	if !closed.Load() {
 		t.Error("the gap is there still, or never was")
 	}
@@ -193,7 +194,7 @@ func TestMachineGapsAreClosedSoon(t *testing.T) {
 	const freq, most = 999, wakeEvery * 3 / 4
 	out := recordGaps(t, Options{Freq: freq, Duration: 400 * time.Millisecond},
 		func(path string) *programs.Process { return programs.Start(t, path, 20) })
-	gaps, all := out.Stats.Cut[gap], out.Stats.User
+	gaps, all := out.Stats.Cut[counts.Gap], out.Stats.User
 	testlane.Figure(t, "%d of %d copies end at a gap", gaps, all)
 	if gaps == 0 || gaps >= uint64(freq*most/time.Second) || gaps >= all/2 {
 		t.Error("gaps are closed late, or by others")

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind/image"
@@ -173,7 +174,7 @@ func (s *Session) ReadLastCommandLines() { s.commandLines.reread() }
 func (s *Session) EndCommandLines() error {
 	if c := s.commandLines; c != nil {
 		c.finish()
-		s.Stats.CommandLines = CommandLines{Kept: c.kept, Unread: c.unread, LeftOut: c.leftOut}
+		s.Stats.CommandLines = counts.CommandLines{Kept: c.kept, Unread: c.unread, LeftOut: c.leftOut}
 	}
 	return s.writeErr
 }

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -37,7 +38,7 @@ func NewSizeTrials(sizes []int) *SizeTrials {
 func (t *SizeTrials) Begin(s *Session) {
 	t.session = s
 	for i := range t.trials {
-		own := &Session{trouble: newTrouble()}
+		own := &Session{trouble: counts.NewTrouble()}
 		own.joiner = newJoiner(&counter{nowhere{}, &own.Stats, own.trouble}, s.walker.MaxFrames, JoinAfterRecorded)
 		t.trials[i].session = own
 	}

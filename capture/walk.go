@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
 )
@@ -19,13 +20,13 @@ type Watcher interface {
 // Walk unwinds a recording as [Convert] does and hands it to a watcher instead of a file. A sample whose user
 // stack was unwound has a Result; a sample that has a callchain and no raw stack is handed on without one.
 // The error may be a *perfdata.DamageError: what came before it has been handed on.
-func Walk(ctx context.Context, o ConvertOptions, to Watcher) (Stats, error) {
+func Walk(ctx context.Context, o ConvertOptions, to Watcher) (counts.Stats, error) {
 	if err := o.Check(); err != nil {
-		return Stats{}, err
+		return counts.Stats{}, err
 	}
 	r, err := openInput(ctx, o.Input)
 	if err != nil {
-		return Stats{}, err
+		return counts.Stats{}, err
 	}
 	defer r.Close()
 	defer context.AfterFunc(ctx, r.Stop)()
@@ -53,9 +54,9 @@ type watched struct {
 	sample perfring.Sample
 }
 
-func (w *watched) stats() Stats {
+func (w *watched) stats() counts.Stats {
 	if w.c.own == nil {
-		return Stats{}
+		return counts.Stats{}
 	}
 	return w.c.own.session.counted()
 }

@@ -12,6 +12,7 @@ import (
 
 	"unspool/bench/workloads"
 	"unspool/capture"
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
 	"unspool/capture/verdict/check"
@@ -25,8 +26,8 @@ import (
 type result struct {
 	program *workloads.Program
 	version string
-	stats   capture.Stats
-	trouble *capture.Trouble
+	stats   counts.Stats
+	trouble *counts.Trouble
 	perf    perfResult
 
 	checker *check.Checker

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture"
+	"unspool/capture/counts"
 	outfile "unspool/capture/output"
 	"unspool/capture/view/load"
 )
@@ -217,6 +218,6 @@ func (f *convertFlags) follow(o *capture.ConvertOptions) *statusLine {
 }
 
 func (f *convertFlags) sumUp(out *capture.Outcome, name string, stats *outfile.Place) error {
-	limits := capture.Limits{MaxStack: f.maxStack, Converted: true, Copied: out.Copied}
+	limits := counts.Limits{MaxStack: f.maxStack, Converted: true, Copied: out.Copied}
 	return sumUp(out, limits, name, stats, f.quiet, f.verbose)
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
+	"unspool/capture/counts"
 	"unspool/capture/verdict/check"
 	"unspool/capture/verdict/compare"
 )
@@ -35,7 +35,7 @@ func TestHelpOfJSON(t *testing.T) {
 		t.Fatal("a section is missing")
 	}
 
-	var stats capture.Stats
+	var stats counts.Stats
 	var written bytes.Buffer
 	var object any
 	if err := stats.WriteJSON(&written); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/control"
+	"unspool/capture/counts"
 	outfile "unspool/capture/output"
 	"unspool/capture/rights/priority"
 	"unspool/perfring"
@@ -384,7 +385,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 	}
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
-	limits := capture.Limits{StackSize: out.StackSize, MaxStack: f.maxStack, ReadsRest: out.ReadsRest,
+	limits := counts.Limits{StackSize: out.StackSize, MaxStack: f.maxStack, ReadsRest: out.ReadsRest,
 		RealTime: priority.SaysRealTime(out.Stats.Priority)}
 	name := o.Output
 	switch {
@@ -432,7 +433,7 @@ func (f *recordFlags) untilEnded() (ctx context.Context, stop func()) {
 
 // sumUp tells what a recording or a conversion came to: in words on stderr, unless quiet, and as JSON in the
 // place stats, unless that is nil. The error is that of this file.
-func sumUp(out *capture.Outcome, l capture.Limits, name string, stats *outfile.Place,
+func sumUp(out *capture.Outcome, l counts.Limits, name string, stats *outfile.Place,
 	quiet, verbose bool) error {
 	if !out.Started {
 		return nil
@@ -441,12 +442,12 @@ func sumUp(out *capture.Outcome, l capture.Limits, name string, stats *outfile.P
 		name = ""
 	}
 	if !quiet {
-		capture.WriteSummary(os.Stderr, &out.Stats, out.Trouble, l, name)
+		counts.WriteSummary(os.Stderr, &out.Stats, out.Trouble, l, name)
 		if verbose {
-			capture.WriteFiles(os.Stderr, out.Trouble)
+			counts.WriteFiles(os.Stderr, out.Trouble)
 		}
 	} else {
-		capture.WriteLosses(os.Stderr, &out.Stats, l)
+		counts.WriteLosses(os.Stderr, &out.Stats, l)
 	}
 	if stats == nil {
 		return nil
@@ -463,7 +464,7 @@ func findStats(name string) (*outfile.Place, error) {
 }
 
 // writeStats writes the statistics as JSON.
-func writeStats(to *outfile.Place, s *capture.Stats) error {
+func writeStats(to *outfile.Place, s *counts.Stats) error {
 	file, err := to.Create()
 	if err != nil {
 		return err

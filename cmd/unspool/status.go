@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
+	"unspool/capture/counts"
 	"unspool/capture/output/human"
 )
 
@@ -47,7 +47,7 @@ func (l *statusLine) note(s string) {
 }
 
 // update shows the state of the recording.
-func (l *statusLine) update(s *capture.Stats) {
+func (l *statusLine) update(s *counts.Stats) {
 	if !l.terminal {
 		return
 	}
@@ -61,7 +61,7 @@ func (l *statusLine) update(s *capture.Stats) {
 }
 
 // converted shows the progress of a conversion: the share that is done, negative if that is not known.
-func (l *statusLine) converted(s *capture.Stats, share float64) {
+func (l *statusLine) converted(s *counts.Stats, share float64) {
 	if !l.terminal {
 		return
 	}
@@ -91,7 +91,7 @@ func (l *statusLine) looking(done, images int) {
 	}
 }
 
-func completeShare(s *capture.Stats) string {
+func completeShare(s *counts.Stats) string {
 	if s.User == 0 {
 		return "-"
 	}

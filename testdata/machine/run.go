@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
+	"unspool/capture/counts"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -335,7 +336,7 @@ func (p *Plan) isCalm() bool {
 }
 
 // conclude holds the counts against each other.
-func (j *judge) conclude(st *capture.Stats, lost uint64) {
+func (j *judge) conclude(st *counts.Stats, lost uint64) {
 	j.m.mu.Lock()
 	defer j.m.mu.Unlock()
 	j.res.Samples = st.Samples

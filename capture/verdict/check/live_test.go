@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture"
+	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
 	"unspool/perfring"
@@ -59,7 +60,7 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 				Events: []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
 					Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}},
 				Output: filepath.Join(t.TempDir(), "perf.data"),
-				Progress: func(st *capture.Stats) { // they do not end by themselves, so that they can be read
+				Progress: func(st *counts.Stats) { // they do not end by themselves, so that they can be read
 					if st.FramesBy[c.source] > 100 {
 						enough()
 					}

@@ -1,4 +1,4 @@
-package capture
+package counts
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package capture
+package counts
 
 import (
 	"fmt"
@@ -34,13 +34,13 @@ type Limits struct {
 	StackSize int // bytes asked of the kernel
 	MaxStack  int // frames
 
-	ReadsRest bool // see [Outcome]
+	ReadsRest bool // what copies cut off is read when stacks are sampled
 	RealTime  bool // it had real-time priority
 
 	// Converted means that the recording was made by another tool: StackSize is unknown, and advice on how to
 	// record names perf's options.
 	Converted bool
-	Copied    bool // see [Outcome]
+	Copied    bool // it had no raw stacks: nothing was unwound
 }
 
 // plural is a number of things with the verb behind it.
@@ -84,8 +84,8 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	for r := range unwind.Reason(unwind.NumReasons) {
 		n := s.Ended[r]
 		if r == unwind.DumpTooShort {
-			n = s.Cut[tooDeep]
-			writeShare(w, s.Cut[gap]+s.Cut[noCopy], s.User, "gap in the copy",
+			n = s.Cut[TooDeep]
+			writeShare(w, s.Cut[Gap]+s.Cut[NoCopy], s.User, "gap in the copy",
 				"it ends at a page of the stack that was never touched: more bytes do not help")
 		}
 		if r != unwind.Root {
@@ -97,12 +97,12 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 		fmt.Fprintf(w, "%s of processes whose mappings (/proc/PID/maps) you may not read: as root, "+
 			"or with CAP_SYS_PTRACE, they have stacks\n", plural(s.Denied, "sample", "is", "are"))
 	}
-	if n := s.Excluded[outside]; n > 0 {
+	if n := s.Excluded[Outside]; n > 0 {
 		fmt.Fprintf(w, "%s left out, of processes outside of this PID namespace (this container): "+
 			"record on the host, or with the host's namespace (docker run --pid=host)\n",
 			plural(n, "sample", "is", "are"))
 	}
-	if n := s.Excluded[guest]; n > 0 {
+	if n := s.Excluded[Guest]; n > 0 {
 		fmt.Fprintf(w, "%s left out, of virtual machines that run here\n", plural(n, "sample", "is", "are"))
 	}
 	writeLost(w, s, limits)
@@ -116,7 +116,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	}
 	if n := s.CommandLines.LeftOut; n > 0 {
 		fmt.Fprintf(w, "%s no command line: more than %d programs a second were executed\n",
-			plural(n, "sampled program", "has", "have"), programsPerSecond)
+			plural(n, "sampled program", "has", "have"), ProgramsPerSecond)
 	}
 	for _, note := range replay.ForgottenNotes(s.Forgotten) {
 		fmt.Fprintln(w, note)
@@ -265,11 +265,11 @@ func placeName(path string) string {
 	switch {
 	case path == "":
 		return "sampled outside of any mapping"
-	case path == generatedCode:
+	case path == GeneratedCode:
 		return "code generated at run time"
-	case path == deniedPlace:
+	case path == DeniedPlace:
 		return "a process whose mappings may not be read"
-	case path == outsidePlace:
+	case path == OutsidePlace:
 		return "a process outside of the PID namespace"
 	case strings.HasPrefix(path, "/"):
 		return filepath.Base(path)

@@ -1,4 +1,4 @@
-package capture
+package counts
 
 import (
 	"cmp"
@@ -26,25 +26,26 @@ type place struct {
 // maxTrouble bounds how many places and files are remembered.
 const maxTrouble = 1024
 
-func newTrouble() *Trouble {
+// NewTrouble returns one in which nothing is noted.
+func NewTrouble() *Trouble {
 	return &Trouble{places: make(map[place]uint64), files: make(map[string]error)}
 }
 
-// add adds what another session has noted.
-func (t *Trouble) add(other *Trouble) {
+// Add adds what another session has noted.
+func (t *Trouble) Add(other *Trouble) {
 	for p, n := range other.places {
 		t.places[p] += n
 	}
 	for path, err := range other.files {
-		t.file(path, err)
+		t.NoteFile(path, err)
 	}
 	for _, err := range other.memory {
-		t.unread(err)
+		t.NoteMemory(err)
 	}
 }
 
-// ended notes a stack that ended before its root, at a path as in [Place].
-func (t *Trouble) ended(why unwind.Reason, path string) {
+// NoteEnd notes a stack that ended before its root, at a path as in [Place].
+func (t *Trouble) NoteEnd(why unwind.Reason, path string) {
 	if why == unwind.Root {
 		return
 	}
@@ -54,42 +55,43 @@ func (t *Trouble) ended(why unwind.Reason, path string) {
 	}
 }
 
-// generatedCode stands for the path of code that was generated at run time. Its memory has several names: it
+// GeneratedCode stands for the path of code that was generated at run time. Its memory has several names: it
 // may have no file, be shared with another process (/dev/zero), or be a file without a path (memfd).
-const generatedCode = "//anon"
+const GeneratedCode = "//anon"
 
-// codePath gives the path of the code in a mapping. A file that a process maps for itself has had its code
+// PathOf gives the path of the code in a mapping. A file that a process maps for itself has had its code
 // before, even if it is no ELF file: Windows' programs, and images of Lisp, are none.
-func codePath(m *vmas.Mapping) string {
+func PathOf(m *vmas.Mapping) string {
 	switch m.File.Kind {
 	case vmas.Anonymous, vmas.Shared, vmas.Heap, vmas.Stack:
-		return generatedCode
+		return GeneratedCode
 	case vmas.Regular:
 		if m.Flags&vmas.FlagPrivate != 0 {
 			return m.File.Path
 		}
 	}
 	if im, ok := m.File.Image.(*image.Image); ok && im.IsGenerated() {
-		return generatedCode
+		return GeneratedCode
 	}
 	return m.File.Path
 }
 
-func (t *Trouble) file(path string, err error) {
+// NoteFile notes why a mapped file could not be used.
+func (t *Trouble) NoteFile(path string, err error) {
 	if _, ok := t.files[path]; !ok && len(t.files) < maxTrouble {
 		t.files[path] = err
 	}
 }
 
-// unread notes why memory of processes is not read. The same error is kept once.
-func (t *Trouble) unread(err error) {
+// NoteMemory notes why memory of processes is not read. The same error is kept once.
+func (t *Trouble) NoteMemory(err error) {
 	if !slices.Contains(t.memory, err) {
 		t.memory = append(t.memory, err)
 	}
 }
 
 // A Place is a file in which walks ended for one reason. Path is empty if the sampled PC was in no mapping,
-// "//anon" for code that was generated at run time, and deniedPlace or outsidePlace for processes whose
+// "//anon" for code that was generated at run time, and DeniedPlace or OutsidePlace for processes whose
 // mappings are not known.
 type Place struct {
 	Path    string
@@ -98,8 +100,8 @@ type Place struct {
 
 // Places of samples in processes whose mappings are not known.
 const (
-	deniedPlace  = "//denied"  // which may not be read
-	outsidePlace = "//outside" // outside of the recorded PID namespace
+	DeniedPlace  = "//denied"  // which may not be read
+	OutsidePlace = "//outside" // outside of the recorded PID namespace
 )
 
 // Places gives the files in which walks ended for a reason, most samples

@@ -1,4 +1,4 @@
-package capture
+package counts
 
 import (
 	"time"
@@ -59,19 +59,19 @@ type CommandLines struct {
 	LeftOut uint64 // too many programs were executed
 }
 
-// programsPerSecond is of how many programs the command lines are read.
-const programsPerSecond = 500
+// ProgramsPerSecond is of how many programs the command lines are read.
+const ProgramsPerSecond = 500
 
-// A cut says why the copy of a stack ends before the stack does.
-type cut uint8
+// A Cut says why the copy of a stack ends before the stack does.
+type Cut uint8
 
 const (
-	// tooDeep: the copy has the size that was asked for.
-	tooDeep cut = iota
-	// gap: the copy ends at a page that is not in memory. The kernel faults none in.
-	gap
-	// noCopy: SP itself is on such a page, and the copy is empty.
-	noCopy
+	// TooDeep: the copy has the size that was asked for.
+	TooDeep Cut = iota
+	// Gap: the copy ends at a page that is not in memory. The kernel faults none in.
+	Gap
+	// NoCopy: SP itself is on such a page, and the copy is empty.
+	NoCopy
 
 	numCuts = iota
 )
@@ -79,14 +79,14 @@ const (
 var cutNames = [numCuts]string{"too_deep", "gap", "no_copy"}
 
 // cutOf returns why the copy of a sample's stack ends.
-func cutOf(sm *perfring.Sample) cut {
+func cutOf(sm *perfring.Sample) Cut {
 	switch {
 	case sm.DynSize == 0:
-		return noCopy
+		return NoCopy
 	case sm.DynSize < sm.StackSize:
-		return gap
+		return Gap
 	}
-	return tooDeep
+	return TooDeep
 }
 
 // Complete is the number of user stacks that reached their root.
@@ -120,7 +120,7 @@ func (s *Stats) Walked(w *perfdata.Walked) {
 	if joined || r.End == unwind.DumpTooShort {
 		s.Links[w.Links]++
 	}
-	if w.Place == deniedPlace {
+	if w.Place == DeniedPlace {
 		s.Denied++
 	}
 	s.Frames += uint64(len(r.IPs))
@@ -144,8 +144,8 @@ func (s *Stats) countSources(frames []unwind.Frame) (guessed bool) {
 	return uint64(others) > s.FramesBy[unwind.BySample]-before
 }
 
-// sum adds up what several sessions have counted.
-func sum(all []Stats) (total Stats) {
+// Sum adds up what several sessions have counted.
+func Sum(all []Stats) (total Stats) {
 	for i := range all {
 		s := &all[i]
 		total.Samples += s.Samples

@@ -1,4 +1,4 @@
-package capture
+package counts
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ func TestCostOfASample(t *testing.T) {
 		{Converted: true}: "unspool took 0.06 s of CPU time, 60.0 µs a sample; ",
 	} {
 		var b strings.Builder
-		WriteSummary(&b, &s, newTrouble(), limits, "")
+		WriteSummary(&b, &s, NewTrouble(), limits, "")
 		if !strings.Contains(b.String(), "\n"+want) {
 			t.Errorf("no %q in\n%s", want, &b)
 		}
@@ -93,7 +93,7 @@ func TestSumAddsEveryCount(t *testing.T) {
 			v.SetUint(next * times)
 		})
 	}
-	total := sum(lanes[:])
+	total := Sum(lanes[:])
 	next = 0
 	each(reflect.ValueOf(&total).Elem(), once, func(name string, v reflect.Value) {
 		next++
@@ -125,16 +125,16 @@ func each(stats reflect.Value, leaveOut []string, fn func(name string, v reflect
 
 // TestGeneratedCodeHasOneName: runtimes keep it in memory of several names.
 func TestGeneratedCodeHasOneName(t *testing.T) {
-	trouble := newTrouble()
+	trouble := NewTrouble()
 	kinds := map[string]vmas.Kind{
 		"//anon": vmas.Anonymous, "/dev/zero": vmas.Shared, "[heap]": vmas.Heap, "[stack]": vmas.Stack,
 		"/bin/true": vmas.Regular, "/memfd:closed": vmas.Memfd,
 	}
 	for path, kind := range kinds {
 		at := &vmas.Mapping{File: &vmas.File{Path: path, Kind: kind}}
-		trouble.ended(unwind.NoCFI, codePath(at))
+		trouble.NoteEnd(unwind.NoCFI, PathOf(at))
 	}
-	want := []Place{{generatedCode, 4}, {"/bin/true", 1}, {"/memfd:closed", 1}}
+	want := []Place{{GeneratedCode, 4}, {"/bin/true", 1}, {"/memfd:closed", 1}}
 	if got := trouble.Places(unwind.NoCFI); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -143,16 +143,16 @@ func TestGeneratedCodeHasOneName(t *testing.T) {
 	if err := os.WriteFile(path, []byte("MZ is how Windows' programs begin"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for flags, want := range map[uint32]string{vmas.FlagShared: generatedCode, vmas.FlagPrivate: path} {
+	for flags, want := range map[uint32]string{vmas.FlagShared: GeneratedCode, vmas.FlagPrivate: path} {
 		at := vmas.NewTable("").Mmap(1, vmas.Map{Len: 4096, Prot: vmas.ProtExec, Flags: flags, Name: []byte(path)})
 		if im := image.NewStore("/proc").Lookup(uint32(os.Getpid()), at); im.Parse() != nil || !im.IsGenerated() {
 			t.Fatalf("%v", im.Parse())
 		}
-		if got := codePath(at); got != want {
+		if got := PathOf(at); got != want {
 			t.Errorf("flags %d: %q, want %q", flags, got, want)
 		}
 	}
-	if got, want := placeName(generatedCode), "code generated at run time"; got != want {
+	if got, want := placeName(GeneratedCode), "code generated at run time"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -160,17 +160,17 @@ func TestGeneratedCodeHasOneName(t *testing.T) {
 // TestMemoryThatIsNotReadIsNoFile: what is said of memory is said of no file, also not of samples outside of any
 // mapping, and each of it is said, once, however many files are named.
 func TestMemoryThatIsNotReadIsNoFile(t *testing.T) {
-	one, all := newTrouble(), newTrouble()
+	one, all := NewTrouble(), NewTrouble()
 	here, there := errors.New("memory: a read hangs"), errors.New("memory of 8 processes: reads hang")
 	for range 2 {
-		one.unread(here)
-		one.ended(unwind.Unmapped, "")
+		one.NoteMemory(here)
+		one.NoteEnd(unwind.Unmapped, "")
 	}
 	for i := range maxTrouble {
-		all.file(fmt.Sprint(i), errors.New("not found"))
+		all.NoteFile(fmt.Sprint(i), errors.New("not found"))
 	}
-	all.unread(there)
-	all.add(one)
+	all.NoteMemory(there)
+	all.Add(one)
 	var b strings.Builder
 	WriteFiles(&b, all)
 	for _, err := range []error{here, there} {

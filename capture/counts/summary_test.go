@@ -1,4 +1,4 @@
-package capture
+package counts
 
 import (
 	"fmt"
@@ -16,11 +16,11 @@ func TestSummarySaysWhatToDo(t *testing.T) {
 	s := Stats{Samples: 2000, User: 1000, Frames: 9000, Duration: time.Second, Lost: 3, Written: 5000,
 		StackCopied: 1 << 20}
 	s.Ended[unwind.Root], s.Guessed = 990, 40
-	s.Ended[unwind.DumpTooShort], s.Cut[tooDeep], s.Cut[gap], s.Cut[noCopy] = 12, 7, 3, 2
+	s.Ended[unwind.DumpTooShort], s.Cut[TooDeep], s.Cut[Gap], s.Cut[NoCopy] = 12, 7, 3, 2
 	s.Ended[unwind.NoCFI] = 3
-	tr := newTrouble()
+	tr := NewTrouble()
 	for range 3 {
-		tr.ended(unwind.NoCFI, "/usr/lib/libjit.so")
+		tr.NoteEnd(unwind.NoCFI, "/usr/lib/libjit.so")
 	}
 	var b strings.Builder
 	WriteSummary(&b, &s, tr, Limits{StackSize: 32768, MaxStack: 2048}, "perf.data")
@@ -53,10 +53,10 @@ func TestAdviceOnDeepStacks(t *testing.T) {
 			"them (as root, with CAP_SYS_NICE, or `ulimit -r 1`)\n"},
 	} {
 		s := Stats{Samples: 10, User: 10}
-		s.Ended[unwind.DumpTooShort], s.Cut[tooDeep] = 10, 10
+		s.Ended[unwind.DumpTooShort], s.Cut[TooDeep] = 10, 10
 		var b strings.Builder
 		c.limits.MaxStack = 9
-		WriteSummary(&b, &s, newTrouble(), c.limits, "")
+		WriteSummary(&b, &s, NewTrouble(), c.limits, "")
 		if !strings.Contains(b.String(), c.want) {
 			t.Errorf("%+v: no %q in\n%s", c.limits, c.want, &b)
 		}
@@ -69,10 +69,10 @@ func TestSummaryOfNamesThatAreMadeToMislead(t *testing.T) {
 	path := "/tmp/\u009b31m\u202e\x1b]0;" + strings.Repeat("long/", 800) + "end"
 	s := Stats{Samples: 10, User: 10, OfflineCPUs: []int{1, 3}}
 	s.Ended[unwind.NoImage], s.Ended[unwind.NoCFI] = 5, 5
-	tr := newTrouble()
-	tr.ended(unwind.NoImage, path)
-	tr.ended(unwind.NoCFI, "[\u202e"+strings.Repeat("x", 4000))
-	tr.file(path, fmt.Errorf("%s: not found", path))
+	tr := NewTrouble()
+	tr.NoteEnd(unwind.NoImage, path)
+	tr.NoteEnd(unwind.NoCFI, "[\u202e"+strings.Repeat("x", 4000))
+	tr.NoteFile(path, fmt.Errorf("%s: not found", path))
 	var b strings.Builder
 	WriteSummary(&b, &s, tr, Limits{StackSize: 32768, MaxStack: 2048}, path)
 	WriteFiles(&b, tr)
@@ -110,7 +110,7 @@ func TestSummaryOfWhatWasNotRead(t *testing.T) {
 	stats := Stats{Samples: 3, User: 3, LeftOut: 1015, Early: 2,
 		Forgotten: vmas.Forgotten{Processes: 1234, Threads: 5678, Mappings: 9012}}
 	var b strings.Builder
-	WriteSummary(&b, &stats, newTrouble(), Limits{StackSize: 32768, MaxStack: 2048}, "")
+	WriteSummary(&b, &stats, NewTrouble(), Limits{StackSize: 32768, MaxStack: 2048}, "")
 	for _, want := range []string{"idle processes that were not read", ": 1,015\n", "2 samples were taken while",
 		"forgotten: 1,234,", "the names of 5,678 were not kept", "forgotten: 9,012,"} {
 		if !strings.Contains(b.String(), want) {

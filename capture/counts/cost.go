@@ -1,4 +1,4 @@
-package capture
+package counts
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is the CPU time that this process has taken, user and system.
-func cpuTime() time.Duration {
+// CPUTime is the CPU time that this process has taken, user and system.
+func CPUTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
 		return 0
@@ -15,8 +15,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// maxRSS is the most memory that this process has had, in bytes.
-func maxRSS() uint64 {
+// MaxRSS is the most memory that this process has had, in bytes.
+func MaxRSS() uint64 {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
 		return 0
