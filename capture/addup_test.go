@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/perfring"
+	"unspool/unwind/image"
 	"unspool/vmas"
 )
 
@@ -53,7 +54,7 @@ func TestStatsAddUp(t *testing.T) {
 	s.execve = execve{kernelCode: kernelCode{
 		loaders: []kernelRange{{0xffffffff81003000, 0xffffffff81003800}},
 	}}
-	s.recorded = true
+	s.config.Offline = new(image.Offline)
 	s.table.Comm(7, 7, []byte("seven"), true)
 	s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
 	goexit := outermost(t)
@@ -90,7 +91,7 @@ func TestStatsAddUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stats := s.counted()
+	stats := s.Counted()
 	stats.Duration, stats.CPU, stats.Busy = 2*time.Second, time.Second/10, 14*time.Microsecond
 	stats.Priority = "real-time 1"
 	stats.MaxRSS, stats.Written, stats.Command = 1<<20, 5000, []string{"a&b"}

@@ -78,36 +78,12 @@ func TestConvertCountsRecordsOfUnknownEvents(t *testing.T) {
 	}
 }
 
-// sampledFiles has a conversion meet files of these paths and build IDs.
-type sampledFiles struct {
-	discard
-	files []sampledFile
-}
-
-func (w *sampledFiles) Begin(s *Session) {
-	for _, f := range w.files {
-		s.buildIDs(f.path, []byte(f.id))
-	}
-}
-
-// TestConvertListsBuildIDsInOrder expects those of sampled files by path, and those of one path by ID.
-func TestConvertListsBuildIDsInOrder(t *testing.T) {
-	id := func(b byte) string { return string(bytes.Repeat([]byte{b}, 20)) }
-	r := &rawRecording{events: rawEvents(), records: []perfring.Record{secretSample(5, 64)}}
-	output, _, err := convertBytes(t, r.file(), func(o *ConvertOptions) {
-		o.Watcher = &sampledFiles{files: []sampledFile{{"/c", id(1)}, {"/a", id(3)}, {"/b", id(5)}, {"/b", id(4)}}}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []sampledFile
-	_, listed := readRecords(t, output)
-	for _, b := range listed.BuildIDs() {
-		got = append(got, sampledFile{b.Path, string(b.ID)})
-	}
-	want := []sampledFile{{"/a", id(3)}, {"/b", id(4)}, {"/b", id(5)}, {"/c", id(1)}}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+// TestSampledFilesAreListedInOrder expects them by path, and those of one path by build ID.
+func TestSampledFilesAreListedInOrder(t *testing.T) {
+	files := []sampledFile{{"/c", "1"}, {"/a", "3"}, {"/b", "5"}, {"/b", "4"}}
+	slices.SortFunc(files, sampledFile.compare)
+	if want := []sampledFile{{"/a", "3"}, {"/b", "4"}, {"/b", "5"}, {"/c", "1"}}; !slices.Equal(files, want) {
+		t.Errorf("%q, want %q", files, want)
 	}
 }
 

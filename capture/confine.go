@@ -37,8 +37,7 @@ func (r *recording) confine() error {
 
 // readRest has stacks read when they are sampled.
 func (r *recording) readRest(from RingReader) {
-	r.session.ReadRest(r.source, from)
-	r.out.ReadsRest = r.session.rest != nil
+	r.out.ReadsRest = r.session.ReadRest(r.source, from)
 }
 
 // prepare reads what a process needs of the system, and opens what it may not open when it is confined.

@@ -303,7 +303,7 @@ func (c *conversion) record(rec perfring.Record, f *perfring.Format, time uint64
 	}
 	if c.records++; c.records%1024 == 0 {
 		read, total := c.reader.Position()
-		c.tell(c.own.session.counted, read, total)
+		c.tell(c.own.session.Counted, read, total)
 	}
 	return c.own.session.RecordAs(rec, f)
 }
@@ -344,13 +344,6 @@ func (c *conversion) tell(counted func() counts.Stats, read, total int64) {
 	c.Progress(&st, share)
 }
 
-// counted is what a session has counted.
-func (s *Session) counted() counts.Stats {
-	st := s.Stats
-	st.Lost = s.lost.Lost()
-	return st
-}
-
 // finish completes the output and sums up.
 func (c *conversion) finish() (err error) {
 	switch {
@@ -381,11 +374,10 @@ func (c *conversion) finish() (err error) {
 	for _, l := range lanes {
 		l.session.TellBuildIDs()
 		maps.Copy(sampled, l.sampled)
-		all = append(all, l.session.counted())
+		all = append(all, l.session.Counted())
 		c.out.Trouble.Add(l.session.Trouble())
 	}
-	order := func(a, b sampledFile) int { return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.id, b.id)) }
-	for _, f := range slices.SortedFunc(maps.Keys(sampled), order) {
+	for _, f := range slices.SortedFunc(maps.Keys(sampled), sampledFile.compare) {
 		c.writer.BuildID(f.path, []byte(f.id), false)
 	}
 	if c.wanted != nil && !c.selected {
@@ -397,7 +389,7 @@ func (c *conversion) finish() (err error) {
 	}
 	st := counts.Sum(all)
 	st.Malformed += c.reader.Unknown()
-	st.Forgotten = lanes[0].session.table.Forgotten() // each lane follows all records
+	st.Forgotten = lanes[0].session.Table().Forgotten() // each lane follows all records
 	st.Command = c.reader.CommandLine()
 	st.Duration = time.Since(c.began)
 	st.CPU = counts.CPUTime()

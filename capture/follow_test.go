@@ -12,6 +12,7 @@ import (
 	"unspool/perfring"
 	"unspool/perfring/recordtest"
 	"unspool/unwind"
+	"unspool/unwind/image"
 )
 
 // userSample is a sample of process pid at ip, with a stack of zeros.
@@ -93,7 +94,7 @@ func TestSessionFollowsRecords(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newTestSession(discard{})
-			s.recorded = true // nothing is looked up in /proc
+			s.config.Offline = new(image.Offline) // nothing is looked up in /proc
 			for _, r := range append(slices.Clip(c.records), userSample(c.pid, code).record()) {
 				if err := s.Record(r); err != nil {
 					t.Fatal(err)
@@ -180,10 +181,10 @@ func TestUnsavedRegistersAreNotUsed(t *testing.T) {
 		if err := s.Record(b); err != nil || s.Stats.User != 1 {
 			t.Fatalf("%+v, %v", s.Stats, err)
 		}
-		if value, known := s.regs.Get(bx); known != c.known || value != c.value {
+		if value, known := s.work.regs.Get(bx); known != c.known || value != c.value {
 			t.Errorf("misc %d: RBX is %#x, known: %v; want %#x, %v", c.misc, value, known, c.value, c.known)
 		}
-		if sp, known := s.regs.Get(unwind.SP); !known || sp != sample.sp {
+		if sp, known := s.work.regs.Get(unwind.SP); !known || sp != sample.sp {
 			t.Errorf("misc %d: RSP is %#x, known: %v", c.misc, sp, known)
 		}
 	}

@@ -82,8 +82,10 @@ type keptMap struct {
 	refused  error // why it is not used
 }
 
-func newGenerators(access process.Access, keeps bool) *generators {
-	return &generators{access: access, aside: process.Aside(access), keeps: keeps,
+// newGenerators returns none so far. keeps means that their perf maps are kept, and pieces that the recording has
+// several files, each of which keeps them.
+func newGenerators(access process.Access, keeps, pieces bool) *generators {
+	return &generators{access: access, aside: process.Aside(access), keeps: keeps, pieces: pieces,
 		bySpace: make(map[uint64]*generator), slots: make(chan struct{}, mostLooking)}
 }
 

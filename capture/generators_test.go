@@ -14,7 +14,7 @@ import (
 // TestGeneratorsWithoutRoom samples more processes that generate code than perf maps are kept of.
 func TestGeneratorsWithoutRoom(t *testing.T) {
 	const more, first, at = 3, 1 << 30, 0x10000
-	g := newGenerators(process.Direct("/proc"), false)
+	g := newGenerators(process.Direct("/proc"), false, false)
 	table := vmas.NewTable("")
 	for pid := uint32(first); pid < first+mostGenerators+more; pid++ {
 		table.Mmap(pid, vmas.Map{Addr: at, Len: 4096, Prot: vmas.ProtExec, Name: []byte("//anon")})

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"cmp"
 	"sync"
 
 	"unspool/capture/counts"
@@ -44,6 +45,11 @@ type lane struct {
 
 // sampledFile is a file that a frame was in, with its build ID.
 type sampledFile struct{ path, id string }
+
+// compare puts files in the order of their paths, and those of one path in that of their IDs.
+func (f sampledFile) compare(other sampledFile) int {
+	return cmp.Or(cmp.Compare(f.path, other.path), cmp.Compare(f.id, other.id))
+}
 
 // A batch is a run of records.
 type batch struct {
@@ -124,11 +130,11 @@ func (p *lanes) run(number int, l *lane) {
 			case own:
 				l.session.RecordAs(r.rec, r.format) // errors come from the sink, and a lane returns none
 			case r.rec.Type() != perfring.RecordSample:
-				l.session.follow(r.rec, r.format) // the lane that writes it counts it
+				l.session.Follow(r.rec, r.format) // the lane that writes it counts it
 			}
 		}
 		if own {
-			b.out, b.held, b.stats = l.out, l.held, l.session.counted()
+			b.out, b.held, b.stats = l.out, l.held, l.session.Counted()
 		}
 		b.pending.Done()
 	}

@@ -40,13 +40,13 @@ func TestMemoryThatIsLocked(t *testing.T) {
 	word[0] = 4711
 	at, buf := uint64(uintptr(unsafe.Pointer(&word[0]))), make([]byte, 8)
 	for range 2 * maxHung {
-		if n := s.processes.ReadMemory(pid, buf, page); n != 0 {
+		if n := s.config.Processes.ReadMemory(pid, buf, page); n != 0 {
 			t.Fatalf("%d bytes of memory that is locked", n)
 		}
 	}
 	// On a busy machine, a read may take longer than is waited for.
 	if !testlane.Soon(func() bool {
-		return s.processes.ReadMemory(self, buf, at) == 8 && binary.LittleEndian.Uint64(buf) == word[0]
+		return s.config.Processes.ReadMemory(self, buf, at) == 8 && binary.LittleEndian.Uint64(buf) == word[0]
 	}) {
 		t.Error("another process is not read")
 	}
@@ -65,13 +65,13 @@ func TestMemoryOfManyThatIsLocked(t *testing.T) {
 	}
 	for range maxHung {
 		hanging, page, _ := fusetest.Lock(t)
-		s.processes.ReadMemory(hanging, buf, page)
+		s.config.Processes.ReadMemory(hanging, buf, page)
 		if text := told(); text != "" {
 			t.Errorf("said before another one is read: %q", text)
 		}
 	}
 	for range 2 {
-		if got := s.processes.ReadMemory(uint32(os.Getpid()), buf, at); got != 0 {
+		if got := s.config.Processes.ReadMemory(uint32(os.Getpid()), buf, at); got != 0 {
 			t.Errorf("%d bytes though %d processes hang", got, maxHung)
 		}
 	}

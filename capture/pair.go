@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"unspool/capture/perfdata"
-	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
 
@@ -32,45 +31,52 @@ func reach(res *unwind.Result, stack *unwind.Stack) int {
 	return int(sp - stack.Base)
 }
 
-// pairOf makes the pair of the sample that was walked last, with the result res.
-func (s *Session) pairOf(sm *perfring.Sample, res *unwind.Result) *perfdata.Pair {
-	if s.limit == 0 {
-		s.limit = kernelLimit()
+// A pairing makes the pair of a sample: its stack along frame pointers. Its memory is used again.
+type pairing struct {
+	pair  perfdata.Pair
+	own   []uint64 // the user part of the kernel's chain
+	limit int      // how many entries a callchain of the kernel has at most; 0 before the first pair
+}
+
+// pairUp makes the pair of a sample that was walked.
+func (w *work) pairUp(walker *unwind.Unwinder) {
+	p, sm := &w.pairing, &w.sample
+	if p.limit == 0 {
+		p.limit = kernelLimit()
 	}
 	first, kernel := sm.UserPart()
 	size := 8
 	if sm.RegsABI == unix.PERF_SAMPLE_REGS_ABI_32 {
 		size = 4
 	}
-	walk := s.walker.FollowFramePointers(&s.regs, &s.stack, s.limit-kernel, size)
-	pair := perfdata.Pair{Chain: s.pair.Chain[:0], End: walk.End, Reach: reach(res, &s.stack)}
+	walk := walker.FollowFramePointers(&w.regs, &w.stack, p.limit-kernel, size)
+	pair := perfdata.Pair{Chain: p.pair.Chain[:0], End: walk.End, Reach: reach(&w.result, &w.stack)}
 	if pair.End == unwind.CopyEnds && pair.Reach > 0 {
 		pair.End = unwind.OffStack // above the outermost frame
 	}
 	ips := walk.IPs
 	if n := sm.Callchain.Len(); first < n {
 		pair.Kernel = true
-		s.own = s.own[:0]
+		p.own = p.own[:0]
 		for i := first; i < n; i++ {
-			s.own = append(s.own, sm.Callchain.At(i))
+			p.own = append(p.own, sm.Callchain.At(i))
 		}
-		pair.Agrees = agree(&walk, s.own)
+		pair.Agrees = agree(&walk, p.own)
 		pair.End = unwind.NoFrame
-		if kernel+len(s.own) >= s.limit {
+		if kernel+len(p.own) >= p.limit {
 			pair.End = unwind.KernelLimit
 		}
-		ips = s.own
+		ips = p.own
 	}
-	space := s.table.Space(sm.PID)
 	for i, ip := range ips {
-		if ip != 0 && !isCode(space, ip) {
+		if ip != 0 && !isCode(w.Space, ip) {
 			ips[i] = perfdata.NotCode
 		}
 	}
 	pair.Chain = unwind.Splice(pair.Chain, sm.Callchain.Len(), sm.Callchain.At, ips)
 	pair.Chain = slices.Grow(pair.Chain, 1) // for the entry that encodes the pair
-	s.pair = pair
-	return &s.pair
+	p.pair = pair
+	w.Pair = &p.pair
 }
 
 // agree reports whether the kernel's chain has the entries of the repeated walk.

@@ -183,6 +183,8 @@ type recording struct {
 	source  *perfring.Source
 	writer  Output
 	session *Session
+	// generators are nil where somebody else has opened the events.
+	generators *generators
 
 	openerGone atomic.Bool
 
@@ -223,8 +225,6 @@ func (r *recording) open() (err error) {
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
 		Waits: func() { r.source.Glance(r.session.Glance) }, OfSamples: func() bool { return r.source.OfSamples() },
 		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
-		Generated:    r.Adopted == nil,
-		KeepMaps:     r.Adopted == nil && !r.Pairs && (r.Place == nil || !r.Place.Stream()),
 		CommandLines: r.CommandLines,
 		BuildIDs:     func(path string, id []byte) { r.writer.BuildID(path, id, false) },
 	}
@@ -237,10 +237,15 @@ func (r *recording) open() (err error) {
 	if r.Adopted != nil {
 		c.CPU, c.Stop, c.Unordered = r.source.CPU, r.ending, true
 	}
-	r.session = NewSession(c)
-	if g := r.session.generators; g != nil {
-		g.pieces = r.Rotation != nil
+	if r.Adopted == nil {
+		access := c.Processes
+		if access == nil {
+			access = process.Direct("/proc")
+		}
+		r.generators = newGenerators(access, !r.Pairs && (r.Place == nil || !r.Place.Stream()), r.Rotation != nil)
+		c.Generators = r.generators
 	}
+	r.session = NewSession(c)
 	r.out.Trouble = r.session.Trouble()
 	if r.Watcher != nil {
 		r.Watcher.Begin(r.session)
@@ -512,7 +517,7 @@ func (r *recording) loop(ctx context.Context) error {
 // wait waits until the rings are to be drained. New mappings wake it, so that files are opened while the
 // processes that map them exist.
 func (r *recording) wait(ctx context.Context, w *wakeups) error {
-	if r.session.sawGaps() {
+	if r.session.SawGaps() {
 		r.early.begun = true
 	}
 	until := time.Now().Add(r.untilDrain())
@@ -572,7 +577,7 @@ func (r *recording) wait(ctx context.Context, w *wakeups) error {
 }
 
 // untilDrain is how long the next drain may wait.
-func (r *recording) untilDrain() time.Duration { return r.session.rest.drainEvery(r.drainEvery()) }
+func (r *recording) untilDrain() time.Duration { return r.session.DrainEvery(r.drainEvery()) }
 
 // expect looks at a record before it is taken.
 func (r *recording) expect(rec perfring.Record) {
@@ -622,8 +627,8 @@ func (r *recording) measure(now time.Time) {
 	st.Busy = st.CPU - r.busyCPU
 	st.MaxRSS = counts.MaxRSS()
 	st.Lost = r.source.Lost()
-	st.Forgotten = r.session.table.Forgotten()
-	st.LeftOut = r.session.table.LeftOut()
+	st.Forgotten = r.session.Table().Forgotten()
+	st.LeftOut = r.session.Table().LeftOut()
 	st.OfflineCPUs = r.source.OfflineCPUs()
 	st.Written = uint64(r.writer.Written())
 }
@@ -681,7 +686,7 @@ func (r *recording) complete() error {
 
 // keepMaps makes the recording keep the perf maps of what was sampled, and notes what generated code lacks.
 func (r *recording) keepMaps() {
-	g := r.session.generators
+	g := r.generators
 	if g == nil {
 		return
 	}

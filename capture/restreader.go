@@ -44,14 +44,6 @@ type RingReader interface {
 	ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid int, err error)
 }
 
-// ReadRest makes the session read stacks that copies cut off when they are sampled, if it completes
-// stacks, and as far as that is possible. The records have to come from the source.
-func (s *Session) ReadRest(source *perfring.Source, from RingReader) {
-	if s.joiner != nil && s.gaps != nil {
-		s.rest = newRestReader(source, from)
-	}
-}
-
 // newRestReader begins to read the stacks of the samples in all rings. It returns nil where that is not possible.
 func newRestReader(source *perfring.Source, from RingReader) *restReader {
 	r := &restReader{source: source, stacks: make(map[int]*rest.Stacks)}
@@ -86,15 +78,14 @@ func (r *restReader) turn(on bool) error {
 	return r.source.Signal(on, r.every > 0)
 }
 
-// ReadNow begins to read stacks when they are sampled, before it is known that copies cut any off: beside threads that
-// leave this process no CPU, it would be known too late. It ends as ever where few are cut off.
-func (s *Session) ReadNow() {
-	if s.rest == nil || s.rest.on {
+// readNow begins to read at once, which ends as ever where few stacks are cut off.
+func (r *restReader) readNow() {
+	if r == nil || r.on {
 		return
 	}
-	s.rest.programs = cutShares{}
-	if err := s.rest.turn(true); err != nil {
-		s.rest.on = false
+	r.programs = cutShares{}
+	if err := r.turn(true); err != nil {
+		r.on = false
 	}
 }
 
@@ -153,10 +144,9 @@ func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
 }
 
 // walked notes the walk over that stack, and reports whether what was read has completed it.
-func (r *restReader) walked(sm *perfring.Sample, space uint64, stack *unwind.Stack, res *unwind.Result,
-	by *unwind.Unwinder,
-) link.Outcome {
-	share := r.programs.sampled(space, sm.Time)
+func (r *restReader) walked(w *work, by *unwind.Unwinder) link.Outcome {
+	sm, stack, res := &w.sample, &w.stack, &w.result
+	share := r.programs.sampled(w.SpaceID, sm.Time)
 	stacks, n := r.stacks[r.source.CPU()], len(res.Frames)
 	if stacks == nil || n == 0 {
 		return link.NotSought

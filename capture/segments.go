@@ -132,12 +132,12 @@ func (r *recording) awaitAsked() {
 func (r *recording) rotate(ctx context.Context) error {
 	switch w := r.writer.(type) {
 	case *segments:
-		if w.stated = int64(r.session.told); !w.due() {
+		if w.stated = int64(r.session.Told()); !w.due() {
 			return nil
 		}
 		r.tellCommandLines()
 		r.session.TellBuildIDs()
-		w.KeepPerfMaps(r.session.generators.kept())
+		w.KeepPerfMaps(r.generators.kept())
 		r.tellSampled(false)
 		r.session.Images().ForgetKept()
 		if err := r.session.Restate(w.next); err != nil {
@@ -148,7 +148,7 @@ func (r *recording) rotate(ctx context.Context) error {
 		if r.Rotation.asked.Swap(false) {
 			r.tellCommandLines()
 			r.session.TellBuildIDs()
-			w.KeepPerfMaps(r.session.generators.kept())
+			w.KeepPerfMaps(r.generators.kept())
 			r.tellSampled(false)
 			if err := w.dump(true); err != nil {
 				r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
@@ -156,7 +156,7 @@ func (r *recording) rotate(ctx context.Context) error {
 				r.note(fmt.Sprintf("the last of the recording is in %s", w.rotation.last()))
 			}
 		}
-		w.stated(r.session.told)
+		w.stated(r.session.Told())
 		// After a drain that took long, parts would be forgotten that are of the last before the end.
 		if w.due() && !r.over(ctx) {
 			r.tellCommandLines()
@@ -172,19 +172,4 @@ func (r *recording) tellCommandLines() {
 		r.source.Peek(r.expect)
 		c.settleSeen()
 	}
-}
-
-// Restate writes what is known of processes again, ahead of their next samples, to a sink that begins anew by
-// a call of begin. The samples that wait to be joined are handed on before that.
-func (s *Session) Restate(begin func() error) error {
-	if s.joiner != nil {
-		if err := s.joiner.flush(); err != nil {
-			return err
-		}
-	}
-	s.table.Restate()
-	s.commandLines.restate()
-	clear(s.partly)
-	s.told = 0
-	return begin()
 }

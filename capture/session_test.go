@@ -89,7 +89,7 @@ func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {
 	var k kept
 	s := newTestSession(&k)
 	m := vmas.Mapping{Start: 0x1000, End: 0x2000, Prot: vmas.ProtExec, File: &vmas.File{Path: "/bin/copied"}}
-	s.copied.note(7, &m)
+	s.teller.copied.note(7, &m)
 	m.Start = 0 // it was valid as long as the walk
 	if len(k.records) != 0 {
 		t.Fatalf("%d records before the sample", len(k.records))

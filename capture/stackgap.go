@@ -45,11 +45,7 @@ type gaps struct {
 	busy    bool // a goroutine closes them
 }
 
-func newGaps(processes process.Access) *gaps {
-	memory := process.Memory(process.Aside(processes))
-	if i, ok := processes.(*impatient); ok { // which reads the others while one hangs
-		memory = i
-	}
+func newGaps(memory process.Memory) *gaps {
 	return &gaps{memory: memory, read: make(map[stackGap]uint64), credit: credit.New(gapShare, mostGapTime)}
 }
 

@@ -83,12 +83,12 @@ func TestGapsBesideLockedMemory(t *testing.T) {
 	stack := mapped(t, 3*512)
 	base := uint64(uintptr(unsafe.Pointer(&stack[0])))
 	s := NewSession(Config{Format: new(perfring.Format), Sink: discard{}, Live: true, Join: true})
-	s.gaps.note(stackGap{pid: hanging, start: page, end: page + 8, sp: page}, perfring.Now())
+	s.completer.gaps.note(stackGap{pid: hanging, start: page, end: page + 8, sp: page}, perfring.Now())
 	own := stackGap{pid: uint32(os.Getpid()), start: base, end: base + 8*uint64(len(stack)), sp: base}
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(&stack[0])), 8*len(stack))
 	now := perfring.Now()
 	testlane.Eventually(t, "the gap to be closed", func() bool {
-		s.gaps.note(own, now) // again, as on a busy machine a read of this process may be given up, too
+		s.completer.gaps.note(own, now) // again, as on a busy machine a read of this process may be given up, too
 		now += gapAgain
 		return isThere(t, memory) && isThere(t, memory[os.Getpagesize():])
 	})

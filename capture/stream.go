@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/perfdata"
-	"unspool/vmas"
 )
 
 // An Output is where a recording goes.
@@ -26,23 +25,6 @@ type Output interface {
 	Written() int64
 	// Close writes what is still to be written.
 	Close() error
-}
-
-// A ProcessSink is a Sink that is told of processes that no record has announced by Describe, and not by
-// records that the session makes up.
-type ProcessSink interface {
-	Sink
-	// Describe tells of a process, its name and all its mappings: when it is first seen, and again when more
-	// of it is known. The space is valid during the call.
-	Describe(space *vmas.Space) error
-	// Sampled is called for a sample when it is walked, which can be long before it is written: its process may
-	// be gone by then. The space is valid during the call.
-	Sampled(pid uint32, space *vmas.Space) error
-	// Ended is called for a process that cannot be read any more: its EXIT is in the rings, and will be written
-	// later.
-	Ended(pid uint32)
-	// Sweep is called every few seconds, with a function that reports whether a process is still known.
-	Sweep(known func(pid uint32) bool)
 }
 
 // A StreamOutput is the Output for events that somebody else has opened.

@@ -19,10 +19,12 @@ type SizeTrials struct {
 	trials  []sizeTrial
 }
 
-// A sizeTrial is that for one size. Its session has only what completes stacks.
+// A sizeTrial is that for one size.
 type sizeTrial struct {
-	size    uint64
-	session *Session
+	size   uint64
+	stats  counts.Stats
+	joiner *joiner // nil before it begins
+	result unwind.Result
 }
 
 // NewSizeTrials returns trials of copies of such sizes, in bytes, which go up.
@@ -38,9 +40,8 @@ func NewSizeTrials(sizes []int) *SizeTrials {
 func (t *SizeTrials) Begin(s *Session) {
 	t.session = s
 	for i := range t.trials {
-		own := &Session{trouble: counts.NewTrouble()}
-		own.joiner = newJoiner(&counter{nowhere{}, &own.Stats, own.trouble}, s.walker.MaxFrames, JoinAfterRecorded)
-		t.trials[i].session = own
+		r := &t.trials[i]
+		r.joiner = newJoiner(&counter{nowhere{}, &r.stats, counts.NewTrouble()}, s.config.MaxStack, JoinAfterRecorded)
 	}
 }
 
@@ -56,16 +57,16 @@ func (t *SizeTrials) WriteSample(w *perfdata.Walked) error {
 		r := &t.trials[i]
 		sample := *w.Sample
 		sample.StackSize, sample.DynSize = min(sample.StackSize, r.size), min(sample.DynSize, r.size)
-		r.session.result = t.session.walkFirst(w.Space, &sample)
+		r.result = t.session.walkFirst(w.Space, &sample)
 		cut := perfdata.Walked{
-			Record: w.Record, Format: w.Format, Sample: &sample, Result: &r.session.result,
+			Record: w.Record, Format: w.Format, Sample: &sample, Result: &r.result,
 			Space: w.Space, SpaceID: w.SpaceID,
 		}
-		if t.session.rest != nil && isOpen(&cut) && w.Result.End == unwind.Root {
-			r.session.Stats.Links[link.Read]++ // what would be read is in the larger copy
+		if t.session.completer.rest != nil && isOpen(&cut) && w.Result.End == unwind.Root {
+			r.stats.Links[link.Read]++ // what would be read is in the larger copy
 			continue
 		}
-		if err := r.session.joiner.WriteSample(&cut); err != nil {
+		if err := r.joiner.WriteSample(&cut); err != nil {
 			return err
 		}
 	}
@@ -77,19 +78,20 @@ func (t *SizeTrials) Joined() map[int]uint64 {
 	joined := make(map[int]uint64)
 	for i := range t.trials {
 		r := &t.trials[i]
-		if r.session == nil || r.session.Flush() != nil {
+		if r.joiner == nil || r.joiner.flush() != nil {
 			continue
 		}
-		joined[int(r.size)] = r.session.Stats.Joined()
+		joined[int(r.size)] = r.stats.Joined()
 	}
 	return joined
 }
 
 // walkFirst walks the stack of the sample in work on the first bytes of its copy.
 func (s *Session) walkFirst(space *vmas.Space, sm *perfring.Sample) unwind.Result {
-	stack := unwind.Stack{Base: s.stack.Base, Data: sm.Stack[:sm.DynSize], Asked: sm.StackSize}
-	res := s.walker.Unwind(space, &s.regs, &stack)
-	return s.walker.Continue(space, &s.regs, &stack, res, sm.Callchain.Len(), sm.Callchain.At)
+	regs := &s.work.regs
+	stack := unwind.Stack{Base: s.work.stack.Base, Data: sm.Stack[:sm.DynSize], Asked: sm.StackSize}
+	res := s.walker.Unwind(space, regs, &stack)
+	return s.walker.Continue(space, regs, &stack, res, sm.Callchain.Len(), sm.Callchain.At)
 }
 
 // nowhere takes samples and keeps nothing.

@@ -102,12 +102,12 @@ func TestProcessesAreToldWhenTheyAreSampled(t *testing.T) {
 			}
 		}
 		begun := false
-		if err := s.Restate(func() error { begun = true; return nil }); err != nil || !begun || s.told != 0 {
-			t.Errorf("begun: %v, %d bytes told, %v", begun, s.told, err)
+		if err := s.Restate(func() error { begun = true; return nil }); err != nil || !begun || s.Told() != 0 {
+			t.Errorf("begun: %v, %d bytes told, %v", begun, s.Told(), err)
 		}
 	}
-	if got := sample(small, 0x1234); s.told == 0 || got == "" {
-		t.Errorf("%q, %d bytes told", got, s.told)
+	if got := sample(small, 0x1234); s.Told() == 0 || got == "" {
+		t.Errorf("%q, %d bytes told", got, s.Told())
 	}
 	if s.Stats.Early != 0 {
 		t.Errorf("%d samples of processes that were not read", s.Stats.Early)

@@ -58,7 +58,7 @@ func (w *watched) stats() counts.Stats {
 	if w.c.own == nil {
 		return counts.Stats{}
 	}
-	return w.c.own.session.counted()
+	return w.c.own.session.Counted()
 }
 
 // begin makes the session. The events of a pipe are known when its first record comes.
@@ -84,7 +84,7 @@ func (w *watched) record(rec perfring.Record, f *perfring.Format, _ uint64) erro
 	s := w.c.own.session
 	if w.c.records++; w.c.records%1024 == 0 {
 		read, total := w.c.reader.Position()
-		w.c.tell(s.counted, read, total)
+		w.c.tell(s.Counted, read, total)
 	}
 	if rec.Type() != perfring.RecordSample || f.HasUser() {
 		return s.RecordAs(rec, f)
