@@ -413,6 +413,11 @@ func (c *commandLines) finish() {
 	}
 }
 
+// counted is what became of the command lines, when all was written.
+func (c *commandLines) counted() counts.CommandLines {
+	return counts.CommandLines{Kept: c.kept, Unread: c.unread, LeftOut: c.leftOut}
+}
+
 // sweep forgets processes that are not known any more.
 func (c *commandLines) sweep(known func(pid uint32) bool) {
 	if c == nil {

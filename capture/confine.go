@@ -1,11 +1,7 @@
 package capture
 
 import (
-	"time"
-
 	"unspool/capture/rights/rest"
-	"unspool/unwind/image/fileid"
-	"unspool/unwind/vdso"
 )
 
 // confine leaves everything that needs rights to the opener, before anything is read that others have
@@ -28,7 +24,7 @@ func (r *recording) confine() error {
 	if r.Confine == nil {
 		return nil
 	}
-	if err := prepare(); err != nil {
+	if err := Prepare(); err != nil {
 		return err
 	}
 	r.Confine(unfiltered)
@@ -38,17 +34,4 @@ func (r *recording) confine() error {
 // readRest has stacks read when they are sampled.
 func (r *recording) readRest(from RingReader) {
 	r.out.ReadsRest = r.session.ReadRest(r.source, from)
-}
-
-// prepare reads what a process needs of the system, and opens what it may not open when it is confined.
-func prepare() error {
-	_, _ = time.Now().Zone() // reads /etc/localtime
-	_, _ = vdso.Own()
-	return fileid.Prepare()
-}
-
-// PrepareReading does the same for a process that will read recordings.
-func PrepareReading() error {
-	_, _ = vdso.Own32() // runs a program
-	return prepare()
 }

@@ -18,6 +18,7 @@ import (
 	"unspool/perfring"
 	"unspool/unwind/image"
 	"unspool/unwind/image/debugfile"
+	"unspool/unwind/vdso"
 	"unspool/vmas"
 
 	"golang.org/x/sys/unix"
@@ -87,7 +88,7 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	c := &conversion{
 		ConvertOptions: o, stop: ctx.Done(), reader: r, out: &out, began: time.Now(), busyCPU: counts.CPUTime(),
 	}
-	c.report = c.began.Add(reportEvery)
+	c.report = c.began.Add(counts.ProgressEvery)
 	err = r.Ordered(c.record)
 	if errors.Is(err, perfdata.ErrStopped) && ctx.Err() != nil {
 		read, _ := r.Position()
@@ -205,7 +206,7 @@ func (c *conversion) begin() (err error) {
 		if c.Watcher == nil {
 			c.prepare(c.own, c)
 		} else {
-			c.prepare(c.own, &both{c, c.Watcher})
+			c.prepare(c.own, Both(c, c.Watcher))
 			c.Watcher.Begin(c.own.session)
 		}
 	}
@@ -334,7 +335,7 @@ func (c *conversion) tell(counted func() counts.Stats, read, total int64) {
 	if c.Progress == nil || now.Before(c.report) {
 		return
 	}
-	c.report = now.Add(reportEvery)
+	c.report = now.Add(counts.ProgressEvery)
 	st := counted()
 	st.Duration = now.Sub(c.began)
 	share := -1.0
@@ -398,4 +399,10 @@ func (c *conversion) finish() (err error) {
 	st.Written = uint64(c.writer.Written())
 	c.out.Stats = st
 	return err
+}
+
+// PrepareReading does the same for a process that will read recordings.
+func PrepareReading() error {
+	_, _ = vdso.Own32() // runs a program
+	return Prepare()
 }

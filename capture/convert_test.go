@@ -57,29 +57,6 @@ func rawAttr(a *unix.PerfEventAttr) []byte {
 	return b[:unix.PERF_ATTR_SIZE_VER7]
 }
 
-// rawRecord makes a record of the kernel's with the trailer of rawEvents.
-func rawRecord(typ perfring.RecordType, time, id uint64, body ...byte) perfring.Record {
-	return aRecord(typ, trailer(body, 7, time, id)...)
-}
-
-func trailer(b []byte, pid uint32, time, id uint64) []byte {
-	b = le.AppendUint32(le.AppendUint32(slices.Clone(b), pid), pid)
-	return le.AppendUint64(le.AppendUint64(b, time), id)
-}
-
-func aRecord(typ perfring.RecordType, body ...byte) perfring.Record {
-	b := le.AppendUint32(nil, uint32(typ))
-	b = le.AppendUint16(le.AppendUint16(b, 0), uint16(8+len(body)))
-	return append(b, body...)
-}
-
-// at sets the time of a sample.
-func (s testSample) at(time uint64) perfring.Record {
-	r := s.record()
-	le.PutUint64(r[8+24:], time)
-	return r
-}
-
 func (r *rawRecording) data() (b []byte) {
 	for _, rec := range r.records {
 		b = append(b, rec...)

@@ -8,7 +8,12 @@ import (
 	"unspool/perfring"
 )
 
-// A counter counts samples where they leave, on their way to a sink: nothing changes them any more.
+// NewCounter returns a sink that counts samples where they leave, on their way to another sink: nothing changes them
+// any more.
+func NewCounter(to Sink, stats *counts.Stats, trouble *counts.Trouble) Sink {
+	return &counter{to, stats, trouble}
+}
+
 type counter struct {
 	sink    Sink
 	stats   *counts.Stats

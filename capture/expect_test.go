@@ -22,7 +22,7 @@ func TestExpectTellsOfNewFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	format := testFormat()
-	s := NewSession(Config{Format: &format, Sink: drop{}, Proc: "/proc", MaxStack: 2048})
+	s := NewSession(Config{Format: &format, Sink: discard{}, Proc: "/proc", MaxStack: 2048})
 	pid := uint32(os.Getpid())
 	file := mapRecord(pid, 0x7e00_0000_0000, 1<<20, 0, path)
 	if !s.Expect(file) {

@@ -15,13 +15,6 @@ import (
 	"unspool/unwind/image"
 )
 
-// userSample is a sample of process pid at ip, with a stack of zeros.
-func userSample(pid uint32, ip uint64) testSample {
-	return testSample{pid: pid, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64, ip: ip,
-		sp:    0x7000,
-		stack: make([]byte, 64), dynSize: 64}
-}
-
 // TestSessionFollowsRecords asks, after some records, whether a sample lies in a mapping: in memory without a
 // file, where a walk ends for want of CFI, or in none.
 func TestSessionFollowsRecords(t *testing.T) {

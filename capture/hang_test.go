@@ -3,13 +3,13 @@ package capture
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"unspool/capture/perfdata"
 	"unspool/perfring"
 	testlane "unspool/testdata/lane"
 	"unspool/testdata/programs"
@@ -24,7 +24,7 @@ func TestMachineRecordingBesideAFileThatHangs(t *testing.T) {
 	python := pythonItself(t)
 	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead, fusetest.HangClose} {
 		t.Run(string(mode), func(t *testing.T) {
-			server, path := programOnFUSE(t)
+			server, path := fusetest.Program(t)
 			hung := programs.Start(t, path, 20)
 			honest := startLoop(t, python)
 			programs.Warm(t, honest.Process.Pid)
@@ -76,83 +76,29 @@ func pythonItself(t *testing.T) (path string) {
 func startLoop(t *testing.T, python string) *exec.Cmd {
 	t.Helper()
 	loop := exec.Command(python, "-c", "print(flush=True)\nwhile True: sorted(range(100))")
-	if _, err := startTelling(t, loop).Read(make([]byte, 1)); err != nil {
+	if _, err := programs.Telling(t, loop).Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
 	return loop
 }
 
-// TestConvertEndsWhileAFileHangs interrupts a conversion that waits for a file.
-func TestConvertEndsWhileAFileHangs(t *testing.T) {
-	if _, err := exec.LookPath("perf"); err != nil {
-		t.Skip("skipped for want of perf")
-	}
-	t.Parallel()
-	server, path := programOnFUSE(t)
-	dir := t.TempDir()
-	input, output := filepath.Join(dir, "perf.data"), filepath.Join(dir, "out")
-	record := exec.Command("perf", "record", "-q", "-N", "-e", "page-faults:u", "-c", "1", "--call-graph", "dwarf,8192",
-		"-o", input, "--", path, programs.Times(20))
-	if out, err := record.CombinedOutput(); err != nil {
-		t.Skipf("skipped for want of a perf that records here: %v: %s", err, out)
-	}
-	defer server.Be(t, fusetest.Answer)
-	for _, jobs := range []int{1, 2} {
-		server.Be(t, fusetest.Answer) // what the one before has asked
-		server.Be(t, fusetest.HangOpen)
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() {
-			_, err := Convert(ctx, ConvertOptions{
-				Input: input, Output: output, Cache: dir, MaxStack: 100, Jobs: jobs,
-			})
-			ended <- err
-		}()
-		server.AwaitHeld(t)
-		select {
-		case <-ended:
-			t.Errorf("-j %d: it did not wait for the file", jobs)
-		default:
-		}
-		cancel()
-		select {
-		case <-ended:
-		case <-time.After(time.Minute):
-			t.Errorf("-j %d: it waits on", jobs)
-		}
-	}
-}
-
-// programOnFUSE shows a program on a file system whose server can hang.
-func programOnFUSE(t *testing.T) (server *fusetest.Mount, path string) {
-	t.Helper()
-	program, err := os.ReadFile(programs.Build(t, "plain", "-static"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "program"), program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	server = fusetest.Show(t, dir)
-	return server, filepath.Join(server.Dir, "program")
-}
-
 // samplesOf counts the samples of a recording by process.
 func samplesOf(t *testing.T, path string) map[uint32]uint64 {
 	t.Helper()
-	data, err := os.ReadFile(path)
+	r, err := perfdata.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, r := readRecords(t, data)
-	format := perfring.NewFormat(&r.Events()[0].PerfEventAttr)
+	defer r.Close()
 	of := make(map[uint32]uint64)
 	var sample perfring.Sample
-	for _, rec := range records {
-		if rec.Type() == perfring.RecordSample && format.Sample(rec, &sample) == nil {
+	if err := r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+		if rec.Type() == perfring.RecordSample && f.Sample(rec, &sample) == nil {
 			of[sample.PID]++
 		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	return of
 }

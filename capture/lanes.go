@@ -104,7 +104,7 @@ func (l *lane) sampledFile(path string, id []byte) {
 func (c *conversion) startLanes(n int) *lanes {
 	p := &lanes{c: c, free: make(chan *batch, 2*n+1), full: make(chan *batch, 2*n+1), ended: make(chan error, 1)}
 	p.trouble = counts.NewTrouble()
-	p.joiner = newJoiner(&counter{c, &p.stats, p.trouble}, c.MaxStack, JoinAfterRecorded)
+	p.joiner = newJoiner(NewCounter(c, &p.stats, p.trouble), c.MaxStack, JoinAfterRecorded)
 	for range cap(p.free) {
 		p.free <- new(batch)
 	}

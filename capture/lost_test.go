@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"unspool/perfring"
+	"unspool/testdata/programs"
 	"unspool/vmas"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestAfterALossMappingsAreReadAgain(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "echo; read x")
 	cmd.StdinPipe()
-	bufio.NewReader(startTelling(t, cmd)).ReadString('\n') // it is what it will be
+	bufio.NewReader(programs.Telling(t, cmd)).ReadString('\n') // it is what it will be
 	pid := uint32(cmd.Process.Pid)
 	space, err := vmas.NewTable("/proc").Seed(pid)
 	if err != nil {

@@ -10,18 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/perfdata"
 	"unspool/dwarfcfi"
 	"unspool/perfring"
 	"unspool/vmas"
 )
-
-// drop is a sink that keeps nothing.
-type drop struct{}
-
-func (drop) Write([]byte) error { return nil }
-
-func (d drop) WriteSample(w *perfdata.Walked) error { return w.Records(d.Write) }
 
 // mapRecord is a PERF_RECORD_MMAP2 of a file's code.
 func mapRecord(pid uint32, addr, size, inode uint64, path string) perfring.Record {
@@ -107,7 +99,7 @@ func BenchmarkMappingStorm(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			format := testFormat()
-			session := NewSession(Config{Format: &format, Sink: drop{}, MaxStack: 2048})
+			session := NewSession(Config{Format: &format, Sink: discard{}, MaxStack: 2048})
 			session.Record(mapRecord(pid, base, uint64(len(file)+4095)&^4095, inode(libc), libc))
 			session.Record(sample)
 			i := 0

@@ -117,10 +117,9 @@ type Outcome struct {
 }
 
 const (
-	wakeEvery   = 100 * time.Millisecond // a wake-up costs more than the work that it finds
-	flushEvery  = 200 * time.Millisecond // what a killed recording may lose
-	reportEvery = 500 * time.Millisecond
-	sweepEvery  = 10 * time.Second
+	wakeEvery  = 100 * time.Millisecond // a wake-up costs more than the work that it finds
+	flushEvery = 200 * time.Millisecond // what a killed recording may lose
+	sweepEvery = 10 * time.Second
 	// leastDrain is the time between two drains if rings are still a quarter full after the first: what is
 	// younger than perfring.Slack stays in them.
 	leastDrain time.Duration = perfring.Slack / 2
@@ -320,7 +319,7 @@ func (r *recording) sink() Sink {
 	if r.Watcher == nil {
 		return r.writer
 	}
-	return &both{r.writer, r.Watcher}
+	return Both(r.writer, r.Watcher)
 }
 
 func (r *recording) note(s string) {
@@ -461,7 +460,7 @@ func (r *recording) kernelToo() bool {
 
 // loop takes records from the rings until the recording is over.
 func (r *recording) loop(ctx context.Context) error {
-	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(reportEvery), r.began.Add(sweepEvery)
+	flush, report, sweep := r.began.Add(flushEvery), r.began.Add(counts.ProgressEvery), r.began.Add(sweepEvery)
 	wakes := newWakeups()
 	guard, cpus := cpuGuard{r.began, counts.CPUTime()}, r.began
 	for !r.over(ctx) {
@@ -501,7 +500,7 @@ func (r *recording) loop(ctx context.Context) error {
 			return err
 		}
 		if now.After(report) && r.Progress != nil {
-			report = now.Add(reportEvery)
+			report = now.Add(counts.ProgressEvery)
 			r.measure(now)
 			r.Progress(&r.session.Stats)
 		}
@@ -556,7 +555,7 @@ func (r *recording) wait(ctx context.Context, w *wakeups) error {
 		}
 		r.delayed(time.Since(now) - max(0, until.Sub(now)))
 		r.source.Peek(r.expect)
-		r.session.ReadCommandLines()
+		r.session.CommandLines().readSome()
 		if r.opens {
 			r.opens = false
 			w.foundNew(time.Now())
@@ -702,7 +701,7 @@ func (r *recording) readLastCommandLines() error {
 		return nil
 	}
 	err := r.drained(r.source.Drain(r.record))
-	r.session.ReadLastCommandLines()
+	r.session.CommandLines().reread()
 	return err
 }
 

@@ -168,7 +168,7 @@ func (r *recording) rotate(ctx context.Context) error {
 
 // tellCommandLines writes the command lines of the programs that were sampled in this file, or this part of it.
 func (r *recording) tellCommandLines() {
-	if c := r.session.commandLines; c != nil {
+	if c := r.session.CommandLines(); c != nil {
 		r.source.Peek(r.expect)
 		c.settleSeen()
 	}

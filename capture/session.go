@@ -119,7 +119,7 @@ func NewSession(c Config) *Session {
 	s.openImages()
 	s.openTable()
 	if !c.Open {
-		s.sink = &counter{s.sink, &s.Stats, s.trouble}
+		s.sink = NewCounter(s.sink, &s.Stats, s.trouble)
 	}
 	s.completer.open = c.Open || c.Join
 	if c.Join {
@@ -304,7 +304,7 @@ func (s *Session) DrainEvery(usual time.Duration) time.Duration {
 // have been taken.
 func (s *Session) Settle(time uint64) error {
 	s.commandLines.settle(time - min(time, perfring.Slack))
-	s.ReadCommandLines()
+	s.commandLines.readSome()
 	if s.completer.joiner == nil {
 		return s.teller.err
 	}

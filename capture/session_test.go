@@ -10,73 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/counts"
-	"unspool/capture/perfdata"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
 )
-
-// userRegs is the register mask of the hand-made samples: BP, SP and IP.
-const userRegs = 1<<6 | 1<<7 | 1<<8
-
-func testFormat() perfring.Format {
-	return perfring.NewFormat(&unix.PerfEventAttr{
-		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
-			unix.PERF_SAMPLE_TIME |
-			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
-		Sample_regs_user:  userRegs,
-		Sample_stack_user: 64,
-		Bits:              unix.PerfBitSampleIDAll,
-	})
-}
-
-// testSample is what a hand-made PERF_RECORD_SAMPLE says.
-type testSample struct {
-	pid, misc  uint32
-	chain      []uint64
-	abi        uint64
-	bp, sp, ip uint64
-	stack      []byte // 64 bytes, or none
-	dynSize    uint64
-}
-
-func (s testSample) record() perfring.Record {
-	le := binary.LittleEndian
-	b := le.AppendUint64(nil, 1) // identifier
-	b = le.AppendUint64(b, s.ip)
-	b = le.AppendUint32(le.AppendUint32(b, s.pid), s.pid)
-	b = le.AppendUint64(b, 1000) // time
-	b = le.AppendUint64(b, uint64(len(s.chain)))
-	for _, ip := range s.chain {
-		b = le.AppendUint64(b, ip)
-	}
-	b = le.AppendUint64(b, s.abi)
-	if s.abi != unix.PERF_SAMPLE_REGS_ABI_NONE {
-		for _, r := range []uint64{s.bp, s.sp, s.ip} {
-			b = le.AppendUint64(b, r)
-		}
-	}
-	b = le.AppendUint64(b, uint64(len(s.stack)))
-	if len(s.stack) > 0 {
-		b = le.AppendUint64(append(b, s.stack...), s.dynSize)
-	}
-	h := le.AppendUint32(nil, uint32(perfring.RecordSample))
-	h = le.AppendUint16(le.AppendUint16(h, uint16(s.misc)), uint16(8+len(b)))
-	return append(h, b...)
-}
-
-// kept collects what a session hands on.
-type kept struct {
-	records []perfring.Record
-	err     error
-}
-
-func (k *kept) Write(rec []byte) error {
-	k.records = append(k.records, slices.Clone(rec))
-	return k.err
-}
-
-func (k *kept) WriteSample(w *perfdata.Walked) error { return w.Records(k.Write) }
 
 func newTestSession(sink Sink) *Session {
 	format := testFormat()
@@ -277,9 +214,3 @@ func TestWalksAreChargedToAProcess(t *testing.T) {
 		}
 	}
 }
-
-type discard struct{}
-
-func (discard) Write([]byte) error { return nil }
-
-func (d discard) WriteSample(w *perfdata.Walked) error { return w.Records(d.Write) }

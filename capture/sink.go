@@ -29,3 +29,30 @@ type ProcessSink interface {
 	// Sweep is called every few seconds, with a function that reports whether a process is still known.
 	Sweep(known func(pid uint32) bool)
 }
+
+// A Watcher is a sink that also needs address spaces and images.
+type Watcher interface {
+	Sink
+	// Begin is called before the first record. The session's table is ahead of what it hands on while a sample
+	// waits for its stack to be seen again.
+	Begin(s *Session)
+}
+
+// Both returns a sink that hands everything to two.
+func Both(first, second Sink) Sink { return &both{first, second} }
+
+type both struct{ first, second Sink }
+
+func (b *both) Write(rec []byte) error {
+	if err := b.first.Write(rec); err != nil {
+		return err
+	}
+	return b.second.Write(rec)
+}
+
+func (b *both) WriteSample(w *perfdata.Walked) error {
+	if err := b.first.WriteSample(w); err != nil {
+		return err
+	}
+	return b.second.WriteSample(w)
+}

@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"unspool/capture/counts"
 	"unspool/capture/perfdata"
 	"unspool/vmas"
 )
@@ -56,18 +55,14 @@ func (s *Session) tell(w *work) {
 	s.teller.describe(w.space)
 }
 
-// ReadCommandLines reads command lines of processes that were executed or sampled, for a while.
-func (s *Session) ReadCommandLines() { s.commandLines.readSome() }
-
-// ReadLastCommandLines reads those of the sampled processes again: the records of what has happened so far are still to
-// be taken.
-func (s *Session) ReadLastCommandLines() { s.commandLines.reread() }
+// CommandLines are those of programs that are recorded, nil where none are.
+func (s *Session) CommandLines() *commandLines { return s.commandLines }
 
 // EndCommandLines writes what was read and not written yet, when all records were taken, and counts.
 func (s *Session) EndCommandLines() error {
 	if c := s.commandLines; c != nil {
 		c.finish()
-		s.Stats.CommandLines = counts.CommandLines{Kept: c.kept, Unread: c.unread, LeftOut: c.leftOut}
+		s.Stats.CommandLines = c.counted()
 	}
 	return s.teller.err
 }

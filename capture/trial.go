@@ -41,7 +41,7 @@ func (t *SizeTrials) Begin(s *Session) {
 	t.session = s
 	for i := range t.trials {
 		r := &t.trials[i]
-		r.joiner = newJoiner(&counter{nowhere{}, &r.stats, counts.NewTrouble()}, s.config.MaxStack, JoinAfterRecorded)
+		r.joiner = newJoiner(NewCounter(nowhere{}, &r.stats, counts.NewTrouble()), s.config.MaxStack, JoinAfterRecorded)
 	}
 }
 

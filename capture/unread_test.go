@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"io/fs"
@@ -121,8 +122,8 @@ func TestSamplesWithoutAStackTellOfProcesses(t *testing.T) {
 		unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME, Bits: unix.PerfBitSampleIDAll})
 	s := NewSession(Config{Format: &f, Sink: &k, Proc: "/proc", MaxStack: 2048,
 		Processes: &madeProcesses{lines: map[uint32]int{100: 1}}})
-	body := le.AppendUint64(le.AppendUint64(nil, 1), 0x1234)
-	body = le.AppendUint64(le.AppendUint32(le.AppendUint32(body, 100), 101), 1000)
+	body := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 1), 0x1234)
+	body = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(body, 100), 101), 1000)
 	for range 2 {
 		if err := s.Record(aRecord(perfring.RecordSample, body...)); err != nil {
 			t.Fatal(err)

@@ -9,14 +9,6 @@ import (
 	"unspool/perfring"
 )
 
-// A Watcher is a sink that also needs address spaces and images.
-type Watcher interface {
-	Sink
-	// Begin is called before the first record. The session's table is ahead of what it hands on while a sample
-	// waits for its stack to be seen again.
-	Begin(s *Session)
-}
-
 // Walk unwinds a recording as [Convert] does and hands it to a watcher instead of a file. A sample whose user
 // stack was unwound has a Result; a sample that has a callchain and no raw stack is handed on without one.
 // The error may be a *perfdata.DamageError: what came before it has been handed on.
@@ -31,7 +23,7 @@ func Walk(ctx context.Context, o ConvertOptions, to Watcher) (counts.Stats, erro
 	defer r.Close()
 	defer context.AfterFunc(ctx, r.Stop)()
 	c := &conversion{ConvertOptions: o, stop: ctx.Done(), reader: r, began: time.Now()}
-	c.report = c.began.Add(reportEvery)
+	c.report = c.began.Add(counts.ProgressEvery)
 	w := &watched{c: c, to: to}
 	err = r.Ordered(w.record)
 	if c.own == nil {
@@ -100,21 +92,4 @@ func (w *watched) record(rec perfring.Record, f *perfring.Format, _ uint64) erro
 	}
 	w.walked = perfdata.Walked{Record: rec, Format: f, Sample: &w.sample, Chain: chain}
 	return w.to.WriteSample(&w.walked)
-}
-
-// both hands everything to two sinks.
-type both struct{ first, second Sink }
-
-func (b *both) Write(rec []byte) error {
-	if err := b.first.Write(rec); err != nil {
-		return err
-	}
-	return b.second.Write(rec)
-}
-
-func (b *both) WriteSample(w *perfdata.Walked) error {
-	if err := b.first.WriteSample(w); err != nil {
-		return err
-	}
-	return b.second.WriteSample(w)
 }

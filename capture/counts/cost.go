@@ -6,6 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ProgressEvery is how often counts are shown while they grow.
+const ProgressEvery = 500 * time.Millisecond
+
 // CPUTime is the CPU time that this process has taken, user and system.
 func CPUTime() time.Duration {
 	var u unix.Rusage

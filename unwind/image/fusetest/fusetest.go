@@ -309,3 +309,18 @@ func (s *server) attributes(node uint64) []byte {
 	}
 	return b
 }
+
+// Program shows a program on a file system whose server can hang.
+func Program(t *testing.T) (server *Mount, path string) {
+	t.Helper()
+	program, err := os.ReadFile(programs.Build(t, "plain", "-static"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "program"), program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	server = Show(t, dir)
+	return server, filepath.Join(server.Dir, "program")
+}
