@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/session/sessiontest"
 	"unspool/perfring"
 )
 
@@ -20,7 +21,7 @@ func machineText(s string) []byte {
 
 func TestConvertRefusesOtherArchitectures(t *testing.T) {
 	const aarch64 = 1<<33 - 1 // X0 to X30, SP, PC
-	const sse = userRegs | 0xffffffff<<32
+	const sse = sessiontest.UserRegs | 0xffffffff<<32
 	plain := uint64(unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER)
 	for _, c := range []struct {
 		name, arch string
@@ -28,15 +29,15 @@ func TestConvertRefusesOtherArchitectures(t *testing.T) {
 		regs       uint64
 		want       string
 	}{
-		{"x86-64", "x86_64", 0, userRegs, ""},
-		{"i386", "i686", 0, userRegs, ""},
-		{"not told", "", 0, userRegs, ""},
+		{"x86-64", "x86_64", 0, sessiontest.UserRegs, ""},
+		{"i386", "i686", 0, sessiontest.UserRegs, ""},
+		{"not told", "", 0, sessiontest.UserRegs, ""},
 		{"not told, with vector registers", "", 0, sse, ""},
-		{"aarch64", "aarch64", 0, userRegs,
+		{"aarch64", "aarch64", 0, sessiontest.UserRegs,
 			"was recorded on aarch64: only x86-64 and i386 stacks can be unwound"},
-		{"aarch64, callchains alone", "aarch64", plain, userRegs, ""},
+		{"aarch64, callchains alone", "aarch64", plain, sessiontest.UserRegs, ""},
 		{"registers of aarch64", "", 0, aarch64, "was recorded on another architecture: only x86-64"},
-		{"riscv64", "riscv64", 0, userRegs, "was recorded on riscv64"},
+		{"riscv64", "riscv64", 0, sessiontest.UserRegs, "was recorded on riscv64"},
 	} {
 		for _, layout := range []string{"file", "pipe"} {
 			t.Run(c.name+"/"+layout, func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestConvertRefusesOtherArchitectures(t *testing.T) {
 					features[perfdata.Arch] = machineText(c.arch)
 				}
 				r := &rawRecording{events: events, features: features, records: []perfring.Record{
-					rawRecord(perfring.RecordThrottle, 1000, 1, make([]byte, 24)...),
+					sessiontest.RawRecord(perfring.RecordThrottle, 1000, 1, make([]byte, 24)...),
 				}}
 				in := filepath.Join(t.TempDir(), "in.data")
 				data := r.file()

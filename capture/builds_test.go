@@ -11,6 +11,7 @@ import (
 
 	"unspool/capture/counts"
 	"unspool/capture/perfdata"
+	"unspool/capture/session/sessiontest"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -61,7 +62,7 @@ func TestBuildIDOfAPath(t *testing.T) {
 func TestConvertCountsRecordsOfUnknownEvents(t *testing.T) {
 	r := &rawRecording{events: rawEvents(), records: []perfring.Record{
 		secretSample(5, 64), secretSample(6, 64), secretSample(7, 64),
-		rawRecord(perfring.RecordSwitch, 8, 1), rawRecord(perfring.RecordSwitch, 9, 99),
+		sessiontest.RawRecord(perfring.RecordSwitch, 8, 1), sessiontest.RawRecord(perfring.RecordSwitch, 9, 99),
 	}}
 	binary.LittleEndian.PutUint64(r.records[1][8:], 99) // the ID of a sample stands first
 	for jobs := 1; jobs <= 2; jobs++ {
@@ -99,11 +100,11 @@ func TestConvertSumsItsLanesUp(t *testing.T) {
 	}
 	r := &rawRecording{events: events, records: []perfring.Record{mmap}}
 	for i := range uint64(3 * batchRecords) {
-		s := userSample(7, 0x1234)
-		if s.dynSize = 8 * (i % 9); i%2 == 0 {
-			s.misc, s.chain = unix.PERF_RECORD_MISC_KERNEL, []uint64{^uint64(127), 9}
+		s := sessiontest.UserSample(7, 0x1234)
+		if s.DynSize = 8 * (i % 9); i%2 == 0 {
+			s.Misc, s.Chain = unix.PERF_RECORD_MISC_KERNEL, []uint64{^uint64(127), 9}
 		}
-		r.records = append(r.records, s.at(5+i))
+		r.records = append(r.records, s.At(5+i))
 	}
 	input := r.file()
 	_, one, err := convertBytes(t, input, nil)

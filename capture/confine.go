@@ -2,6 +2,7 @@ package capture
 
 import (
 	"unspool/capture/rights/rest"
+	"unspool/capture/session"
 )
 
 // confine leaves everything that needs rights to the opener, before anything is read that others have
@@ -24,7 +25,7 @@ func (r *recording) confine() error {
 	if r.Confine == nil {
 		return nil
 	}
-	if err := Prepare(); err != nil {
+	if err := session.Prepare(); err != nil {
 		return err
 	}
 	r.Confine(unfiltered)
@@ -32,6 +33,6 @@ func (r *recording) confine() error {
 }
 
 // readRest has stacks read when they are sampled.
-func (r *recording) readRest(from RingReader) {
+func (r *recording) readRest(from session.RingReader) {
 	r.out.ReadsRest = r.session.ReadRest(r.source, from)
 }

@@ -15,6 +15,7 @@ import (
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/rights/opener"
+	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/unwind/image"
 	"unspool/unwind/image/debugfile"
@@ -47,9 +48,9 @@ type ConvertOptions struct {
 	// clock, or nil for all. Other records are all converted: later samples need them.
 	Select func(*perfdata.Reader) (func(time uint64) (bool, error), error)
 
-	Watcher  Watcher // with one job: is handed what is written, too; may be nil
-	Compress int     // zstd level, 0 for none
-	Jobs     int     // cores to use; 0 is 1
+	Watcher  session.Watcher // with one job: is handed what is written, too; may be nil
+	Compress int             // zstd level, 0 for none
+	Jobs     int             // cores to use; 0 is 1
 
 	// Note is called with a line for the user about what the recording lacks.
 	Note func(string)
@@ -206,7 +207,7 @@ func (c *conversion) begin() (err error) {
 		if c.Watcher == nil {
 			c.prepare(c.own, c)
 		} else {
-			c.prepare(c.own, Both(c, c.Watcher))
+			c.prepare(c.own, session.Both(c, c.Watcher))
 			c.Watcher.Begin(c.own.session)
 		}
 	}
@@ -218,12 +219,12 @@ func (c *conversion) begin() (err error) {
 }
 
 // prepare makes the session of a lane.
-func (c *conversion) prepare(l *lane, sink Sink) {
+func (c *conversion) prepare(l *lane, sink session.Sink) {
 	l.sampled = make(map[sampledFile]bool)
 	format := perfring.NewFormat(&c.reader.Events()[0].PerfEventAttr)
-	l.session = NewSession(Config{
+	l.session = session.New(session.Config{
 		Format: &format, Sink: sink, Offline: &c.files, OpenKernel: c.OpenKernel,
-		Join: c.joins() && !l.join, Open: l.join, JoinAfter: JoinAfterRecorded,
+		Join: c.joins() && !l.join, Open: l.join, JoinAfter: session.JoinAfterRecorded,
 		MaxStack: c.MaxStack, Strict: c.Strict, Pairs: c.Pairs, BuildIDs: l.sampledFile, Stop: c.stop,
 	})
 }
@@ -404,5 +405,5 @@ func (c *conversion) finish() (err error) {
 // PrepareReading does the same for a process that will read recordings.
 func PrepareReading() error {
 	_, _ = vdso.Own32() // runs a program
-	return Prepare()
+	return session.Prepare()
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/session/sessiontest"
 	"unspool/perfring"
 	"unspool/perfring/recordtest"
 	"unspool/testdata/costs"
@@ -40,7 +41,7 @@ func rawEvents() []perfring.Attr {
 		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
 			unix.PERF_SAMPLE_TIME |
 			unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
-		Sample_regs_user: userRegs, Sample_stack_user: 64,
+		Sample_regs_user: sessiontest.UserRegs, Sample_stack_user: 64,
 		Bits: unix.PerfBitSampleIDAll | unix.PerfBitExcludeCallchainUser,
 	}
 	dummy := unix.PerfEventAttr{
@@ -72,10 +73,10 @@ func (r *rawRecording) pipe() []byte {
 		for _, id := range e.IDs {
 			body = le.AppendUint64(body, id)
 		}
-		b = append(b, aRecord(perfring.RecordHeaderAttr, body...)...)
+		b = append(b, sessiontest.ARecord(perfring.RecordHeaderAttr, body...)...)
 	}
 	for f, data := range r.features {
-		b = append(b, aRecord(perfring.RecordHeaderFeature, append(le.AppendUint64(nil, uint64(f)), data...)...)...)
+		b = append(b, sessiontest.ARecord(perfring.RecordHeaderFeature, append(le.AppendUint64(nil, uint64(f)), data...)...)...)
 	}
 	return append(b, r.data()...)
 }
@@ -122,10 +123,10 @@ const secret = "SECRETS!"
 
 // secretSample holds a secret in a register and in its stack.
 func secretSample(time uint64, stack int) perfring.Record {
-	s := testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64,
-		bp: le.Uint64([]byte(secret)), ip: 0x1234, sp: 0x7000,
-		stack: bytes.Repeat([]byte(secret), stack/8), dynSize: uint64(stack)}
-	return s.at(time)
+	s := sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
+		BP: le.Uint64([]byte(secret)), IP: 0x1234, SP: 0x7000,
+		Stack: bytes.Repeat([]byte(secret), stack/8), DynSize: uint64(stack)}
+	return s.At(time)
 }
 
 // everyType is a recording with records of all types, one after the other.
@@ -160,7 +161,7 @@ func everyType(t testing.TB) *rawRecording {
 	add(recordtest.AppendTask(nil, &f, perfring.RecordExit, &perfring.Task{PID: 8, TID: 8, PPID: 7, PTID: 7,
 		Time: time}, id()))
 	add(perfring.AppendLost(nil, &f, &perfring.Lost{ID: 1, Lost: 5}, id()))
-	add(rawRecord(perfring.RecordLostSamples, time, 1, 3, 0, 0, 0, 0, 0, 0, 0), nil)
+	add(sessiontest.RawRecord(perfring.RecordLostSamples, time, 1, 3, 0, 0, 0, 0, 0, 0, 0), nil)
 	for typ := perfring.RecordThrottle; typ <= perfring.RecordCallchainDeferred+1; typ++ {
 		switch typ {
 		case perfring.RecordFork, perfring.RecordSample, perfring.RecordMmap2, perfring.RecordLostSamples:
@@ -169,7 +170,7 @@ func everyType(t testing.TB) *rawRecording {
 			if typ == perfring.RecordBPFEvent {
 				fields = 16 // as it has: it would be cut to that
 			}
-			add(rawRecord(typ, time, 2, bytes.Repeat([]byte{byte(typ)}, fields)...), nil)
+			add(sessiontest.RawRecord(typ, time, 2, bytes.Repeat([]byte{byte(typ)}, fields)...), nil)
 		}
 	}
 	for typ := perfring.RecordIDIndex; typ <= perfring.RecordBPFMetadata+1; typ++ {
@@ -177,17 +178,17 @@ func everyType(t testing.TB) *rawRecording {
 		case perfring.RecordAuxtrace, perfring.RecordHeaderFeature, perfring.RecordCompressed,
 			perfring.RecordCompressed2:
 		default:
-			add(aRecord(typ, bytes.Repeat([]byte{byte(typ)}, 32)...), nil)
+			add(sessiontest.ARecord(typ, bytes.Repeat([]byte{byte(typ)}, 32)...), nil)
 		}
 	}
 	for size := range 20 { // odd ones
-		add(aRecord(500, bytes.Repeat([]byte{0xee}, size)...), nil)
+		add(sessiontest.ARecord(500, bytes.Repeat([]byte{0xee}, size)...), nil)
 	}
-	add(aRecord(perfring.RecordAuxtrace, slices.Concat(le.AppendUint64(nil, 1000), make([]byte, 32))...), nil)
+	add(sessiontest.ARecord(perfring.RecordAuxtrace, slices.Concat(le.AppendUint64(nil, 1000), make([]byte, 32))...), nil)
 	r.records = append(r.records, bytes.Repeat([]byte("trace"), 200)) // its data
 	add(secretSample(time, 64), nil)
 	add(secretSample(time, 60000), nil)
-	add(aRecord(perfring.RecordFinishedRound), nil)
+	add(sessiontest.ARecord(perfring.RecordFinishedRound), nil)
 	return r
 }
 
@@ -265,7 +266,7 @@ func holdsSecret(b []byte) bool { return bytes.Contains(b, []byte(secret[:7])) }
 // profilers, and does not write their ends.
 func TestConvertLeavesOutWhatARingHeldBefore(t *testing.T) {
 	r := everyType(t)
-	long := append(rawRecord(perfring.RecordBPFEvent, 5000, 2, make([]byte, 16)...), secret...)
+	long := append(sessiontest.RawRecord(perfring.RecordBPFEvent, 5000, 2, make([]byte, 16)...), secret...)
 	le.PutUint16(long[6:], uint16(len(long)))
 	r.records = append(r.records, long)
 	output, _, err := convertBytes(t, r.file(), nil)
@@ -481,7 +482,7 @@ func TestConvertOfManyBlocksIsTheSameOnEveryNumberOfCores(t *testing.T) {
 			r.records = append(r.records, comm)
 		}
 		time += 100
-		r.records = append(r.records, aRecord(perfring.RecordFinishedRound))
+		r.records = append(r.records, sessiontest.ARecord(perfring.RecordFinishedRound))
 	}
 	input := r.file()
 	one, out, err := convertBytes(t, input, nil)
@@ -534,7 +535,7 @@ func TestConvertOfAPipeThatStalls(t *testing.T) {
 		}
 		round := func(time uint64) []byte {
 			r := rawRecording{events: rawEvents(),
-				records: []perfring.Record{secretSample(time, 64), aRecord(perfring.RecordFinishedRound)}}
+				records: []perfring.Record{secretSample(time, 64), sessiontest.ARecord(perfring.RecordFinishedRound)}}
 			if time == 1 {
 				return r.pipe()
 			}
@@ -604,9 +605,9 @@ func TestConvertTakesOnlyTheRecordedEventsBuildIDs(t *testing.T) {
 
 func TestConvertKeepsTheIdleTask(t *testing.T) {
 	r := &rawRecording{events: rawEvents(), records: []perfring.Record{
-		testSample{misc: unix.PERF_RECORD_MISC_KERNEL, chain: []uint64{^uint64(127), 9}}.at(1),
-		testSample{pid: 7, misc: unix.PERF_RECORD_MISC_GUEST_USER, abi: unix.PERF_SAMPLE_REGS_ABI_64,
-			stack: make([]byte, 64), dynSize: 64}.at(2),
+		sessiontest.Sample{Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{^uint64(127), 9}}.At(1),
+		sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_GUEST_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
+			Stack: make([]byte, 64), DynSize: 64}.At(2),
 	}}
 	output, out, err := convertBytes(t, r.file(), nil)
 	if err != nil {
@@ -647,7 +648,7 @@ func TestConvertRefusesToWriteOverItsInput(t *testing.T) {
 func TestConvertSaysThatThereIsNothingToUnwind(t *testing.T) {
 	r := everyType(t)
 	r.events[0].PerfEventAttr.Sample_type &^= unix.PERF_SAMPLE_STACK_USER | unix.PERF_SAMPLE_REGS_USER
-	r.records = []perfring.Record{rawRecord(perfring.RecordSwitch, 5, 1)}
+	r.records = []perfring.Record{sessiontest.RawRecord(perfring.RecordSwitch, 5, 1)}
 	var notes []string
 	output, _, err := convertBytes(t, r.file(), func(o *ConvertOptions) {
 		o.Note = func(s string) { notes = append(notes, s) }

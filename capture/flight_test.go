@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 )
 
 func newTestFlight(last time.Duration, most int) *flight {
@@ -82,7 +83,7 @@ func TestFlightForgetsNothingAtTheEnd(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	end()
-	r := &recording{Options: Options{Rotation: f.rotation}, writer: f, session: &Session{}}
+	r := &recording{Options: Options{Rotation: f.rotation}, writer: f, session: &session.Session{}}
 	if err := r.rotate(ctx); err != nil || len(f.parts) != 5 {
 		t.Errorf("%d of 5 parts are left: %v", len(f.parts), err)
 	}

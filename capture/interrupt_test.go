@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/session/sessiontest"
 	"unspool/perfring"
 )
 
@@ -21,9 +22,9 @@ func TestConvertEndsWhenItIsToldTo(t *testing.T) {
 	const all = 500_000 // more than are converted until the reader, another goroutine, is told
 	r.records = nil
 	for i := range uint64(all) {
-		r.records = append(r.records, rawRecord(perfring.RecordSwitch, 5+i, 1))
+		r.records = append(r.records, sessiontest.RawRecord(perfring.RecordSwitch, 5+i, 1))
 		if i%100 == 99 {
-			r.records = append(r.records, aRecord(perfring.RecordFinishedRound))
+			r.records = append(r.records, sessiontest.ARecord(perfring.RecordFinishedRound))
 		}
 	}
 	input := inMemory(t, r.file())

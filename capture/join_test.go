@@ -13,6 +13,7 @@ import (
 
 	"unspool/capture/counts"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/perfring"
 	testlane "unspool/testdata/lane"
 	"unspool/testdata/programs"
@@ -65,19 +66,19 @@ func (u *userStacks) WriteSample(w *perfdata.Walked) error {
 }
 
 // unwindCut unwinds a recording as if copies had size bytes, or as it is with 0.
-func unwindCut(t *testing.T, path string, size uint64, c Config) *counts.Stats {
+func unwindCut(t *testing.T, path string, size uint64, c session.Config) *counts.Stats {
 	t.Helper()
 	r, err := perfdata.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	var s *Session
+	var s *session.Session
 	var sample perfring.Sample
 	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
 			c.Format, c.Proc, c.MaxStack = f, "/proc", 2048
-			s = NewSession(c)
+			s = session.New(c)
 		}
 		if size > 0 && rec.Type() == perfring.RecordSample {
 			if err := f.Sample(rec, &sample); err != nil {
@@ -101,9 +102,9 @@ func unwindCut(t *testing.T, path string, size uint64, c Config) *counts.Stats {
 func TestCutStacksAreJoined(t *testing.T) {
 	data := recordJoined(t, perfring.MaxStackSize)
 	whole, cut, joined := newUserStacks(), newUserStacks(), newUserStacks()
-	unwindCut(t, data, 0, Config{Sink: whole})
-	unwindCut(t, data, 16<<10, Config{Sink: cut})
-	st := unwindCut(t, data, 16<<10, Config{Sink: joined, Join: true, JoinAfter: 100 * time.Millisecond})
+	unwindCut(t, data, 0, session.Config{Sink: whole})
+	unwindCut(t, data, 16<<10, session.Config{Sink: cut})
+	st := unwindCut(t, data, 16<<10, session.Config{Sink: joined, Join: true, JoinAfter: 100 * time.Millisecond})
 
 	if !slices.Equal(joined.times, whole.times) {
 		t.Error("the samples come in another order")
@@ -139,7 +140,7 @@ func TestCutStacksAreJoined(t *testing.T) {
 	}
 	soon := newUserStacks() // what is whole does not wait
 	unwindCut(t, data, 16<<10,
-		Config{Sink: soon, Join: true, JoinAfter: 100 * time.Millisecond, Unordered: true})
+		session.Config{Sink: soon, Join: true, JoinAfter: 100 * time.Millisecond, Unordered: true})
 	if !maps.EqualFunc(soon.ips, joined.ips, slices.Equal) || !maps.Equal(soon.joined, joined.joined) {
 		t.Error("without an order, the stacks are other ones")
 	}
@@ -149,7 +150,7 @@ func TestCutStacksAreJoined(t *testing.T) {
 	if slices.Sort(soon.times); !slices.Equal(soon.times, whole.times) {
 		t.Error("without an order, there are other samples")
 	}
-	strict := unwindCut(t, data, 16<<10, Config{Sink: newUserStacks(), Strict: true})
+	strict := unwindCut(t, data, 16<<10, session.Config{Sink: newUserStacks(), Strict: true})
 	if strict.Joined() != 0 {
 		t.Errorf("%d joined", strict.Joined())
 	}

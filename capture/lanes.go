@@ -6,6 +6,7 @@ import (
 
 	"unspool/capture/counts"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/perfring"
 )
 
@@ -28,19 +29,19 @@ type lanes struct {
 	full  chan *batch // on their way to the writer, in order
 	ended chan error  // the writer's error, when it has ended
 
-	joiner  *joiner      // the writer's
-	stats   counts.Stats // of what the joiner completes
+	joiner  *session.Joiner // the writer's
+	stats   counts.Stats    // of what the joiner completes
 	trouble *counts.Trouble
 }
 
 // A lane is a session that unwinds the samples of every nth batch.
 type lane struct {
-	session *Session
+	session *session.Session
 	sampled map[sampledFile]bool
 	in      chan *batch
 	join    bool // records are held for the writer to complete, and not written to out
 	out     []byte
-	held    []*held
+	held    []*session.Held
 }
 
 // sampledFile is a file that a frame was in, with its build ID.
@@ -56,9 +57,9 @@ type batch struct {
 	records []batched
 	size    int
 	out     []byte
-	held    []*held // in place of out if stacks are joined
-	lane    int     // which lane unwinds its samples
-	settle  bool    // the writer hands on all that waits, up to its end
+	held    []*session.Held // in place of out if stacks are joined
+	lane    int             // which lane unwinds its samples
+	settle  bool            // the writer hands on all that waits, up to its end
 	stats   counts.Stats
 	read    int64 // position of the reader at its end
 	total   int64
@@ -79,7 +80,7 @@ const (
 // Write takes a record of the lane's session.
 func (l *lane) Write(rec []byte) error {
 	if l.join {
-		l.held = append(l.held, holdRecord(rec))
+		l.held = append(l.held, session.HoldRecord(rec))
 		return nil
 	}
 	l.out = append(l.out, rec...)
@@ -89,7 +90,7 @@ func (l *lane) Write(rec []byte) error {
 // WriteSample takes a sample of the lane's session.
 func (l *lane) WriteSample(w *perfdata.Walked) error {
 	if l.join {
-		l.held = append(l.held, holdSample(w))
+		l.held = append(l.held, session.HoldSample(w))
 		return nil
 	}
 	return w.Records(l.Write)
@@ -104,7 +105,7 @@ func (l *lane) sampledFile(path string, id []byte) {
 func (c *conversion) startLanes(n int) *lanes {
 	p := &lanes{c: c, free: make(chan *batch, 2*n+1), full: make(chan *batch, 2*n+1), ended: make(chan error, 1)}
 	p.trouble = counts.NewTrouble()
-	p.joiner = newJoiner(NewCounter(c, &p.stats, p.trouble), c.MaxStack, JoinAfterRecorded)
+	p.joiner = session.NewJoiner(session.NewCounter(c, &p.stats, p.trouble), c.MaxStack, session.JoinAfterRecorded)
 	for range cap(p.free) {
 		p.free <- new(batch)
 	}
@@ -156,7 +157,7 @@ func (p *lanes) write() {
 		p.free <- b
 	}
 	if err == nil {
-		err = p.joiner.flush()
+		err = p.joiner.Flush()
 	}
 	p.ended <- err
 }
@@ -170,12 +171,12 @@ func (p *lanes) writeBatch(b *batch) error {
 	}
 	for i, h := range b.held {
 		b.held[i] = nil
-		if err := p.joiner.take(h); err != nil {
+		if err := p.joiner.Take(h); err != nil {
 			return err
 		}
 	}
 	if b.settle {
-		return p.joiner.flush()
+		return p.joiner.Flush()
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/session/sessiontest"
 	"unspool/perfring"
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
@@ -35,9 +36,9 @@ func FuzzRecordsOfARecording(f *testing.F) {
 			time += 10
 			if typ == perfring.RecordSample && words == 0 {
 				stack := b[:min(len(b), 64)]
-				r.records = append(r.records, testSample{pid: 7, misc: unix.PERF_RECORD_MISC_USER, ip: 0x1000,
-					abi: unix.PERF_SAMPLE_REGS_ABI_64, sp: 0x7000, stack: append(stack[:len(stack):len(stack)],
-						make([]byte, 64-len(stack))...), dynSize: uint64(misc) % 65}.at(time))
+				r.records = append(r.records, sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, IP: 0x1000,
+					ABI: unix.PERF_SAMPLE_REGS_ABI_64, SP: 0x7000, Stack: append(stack[:len(stack):len(stack)],
+						make([]byte, 64-len(stack))...), DynSize: uint64(misc) % 65}.At(time))
 				b = b[len(stack):]
 				continue
 			}
@@ -45,9 +46,9 @@ func FuzzRecordsOfARecording(f *testing.F) {
 			b = b[copy(body, b):]
 			var rec perfring.Record
 			if typ < 64 {
-				rec = rawRecord(typ, time, 1+uint64(misc)%2, body...)
+				rec = sessiontest.RawRecord(typ, time, 1+uint64(misc)%2, body...)
 			} else {
-				rec = aRecord(typ, body...)
+				rec = sessiontest.ARecord(typ, body...)
 			}
 			rec[4], rec[5] = byte(misc), 0
 			r.records = append(r.records, rec)

@@ -17,6 +17,9 @@ import (
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/rights/opener"
+	"unspool/capture/session"
+	"unspool/capture/session/commandlines"
+	"unspool/capture/session/generators"
 	"unspool/perfring"
 	"unspool/unwind/image"
 	"unspool/vmas/process"
@@ -71,7 +74,7 @@ type Options struct {
 	Control *control.Control
 
 	// Watcher, if set, is given all that is written, with how each frame was found.
-	Watcher Watcher
+	Watcher session.Watcher
 
 	// Adopted, if set, has the events: somebody else has opened them on all CPUs, and enables and disables them.
 	// The recording closes it. To is where it goes then, instead of a file.
@@ -181,9 +184,9 @@ type recording struct {
 	command *command
 	source  *perfring.Source
 	writer  Output
-	session *Session
+	session *session.Session
 	// generators are nil where somebody else has opened the events.
-	generators *generators
+	generators *generators.Set
 
 	openerGone atomic.Bool
 
@@ -218,12 +221,12 @@ func (r *recording) open() (err error) {
 		r.note(n)
 	}
 	r.out.StackSize = r.source.StackSize()
-	c := Config{
+	c := session.Config{
 		Format: r.source.Format(), Sink: r.sink(), Proc: "/proc", Live: true, Kernel: r.kernelToo(),
 		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
 		Waits: func() { r.source.Glance(r.session.Glance) }, OfSamples: func() bool { return r.source.OfSamples() },
-		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: JoinAfter, KeepFiles: r.KeepFiles,
+		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: session.JoinAfter, KeepFiles: r.KeepFiles,
 		CommandLines: r.CommandLines,
 		BuildIDs:     func(path string, id []byte) { r.writer.BuildID(path, id, false) },
 	}
@@ -241,10 +244,10 @@ func (r *recording) open() (err error) {
 		if access == nil {
 			access = process.Direct("/proc")
 		}
-		r.generators = newGenerators(access, !r.Pairs && (r.Place == nil || !r.Place.Stream()), r.Rotation != nil)
+		r.generators = generators.New(access, !r.Pairs && (r.Place == nil || !r.Place.Stream()), r.Rotation != nil)
 		c.Generators = r.generators
 	}
-	r.session = NewSession(c)
+	r.session = session.New(c)
 	r.out.Trouble = r.session.Trouble()
 	if r.Watcher != nil {
 		r.Watcher.Begin(r.session)
@@ -303,7 +306,7 @@ func (r *recording) createFor() (err error) {
 func (r *recording) create(events []perfring.Attr) (Output, error) {
 	o := perfdata.Options{
 		Path: r.Output, Place: r.Place, Events: events,
-		CommandLine: maskCommand(r.CommandLine), Version: r.Version, Compress: r.Compress, Stop: r.ending,
+		CommandLine: commandlines.Mask(r.CommandLine), Version: r.Version, Compress: r.Compress, Stop: r.ending,
 	}
 	switch {
 	case r.Rotation != nil && r.Rotation.Last > 0:
@@ -315,11 +318,11 @@ func (r *recording) create(events []perfring.Attr) (Output, error) {
 }
 
 // sink is the writer, with the watcher if there is one.
-func (r *recording) sink() Sink {
+func (r *recording) sink() session.Sink {
 	if r.Watcher == nil {
 		return r.writer
 	}
-	return Both(r.writer, r.Watcher)
+	return session.Both(r.writer, r.Watcher)
 }
 
 func (r *recording) note(s string) {
@@ -555,7 +558,7 @@ func (r *recording) wait(ctx context.Context, w *wakeups) error {
 		}
 		r.delayed(time.Since(now) - max(0, until.Sub(now)))
 		r.source.Peek(r.expect)
-		r.session.CommandLines().readSome()
+		r.session.CommandLines().Read()
 		if r.opens {
 			r.opens = false
 			w.foundNew(time.Now())
@@ -620,7 +623,7 @@ func (r *recording) over(ctx context.Context) bool {
 // measure updates the statistics that are measured rather than counted.
 func (r *recording) measure(now time.Time) {
 	st := &r.session.Stats
-	st.Command = maskCommand(r.Command)
+	st.Command = commandlines.Mask(r.Command)
 	st.Duration = now.Sub(r.began)
 	st.CPU = r.cpu()
 	st.Busy = st.CPU - r.busyCPU
@@ -689,10 +692,10 @@ func (r *recording) keepMaps() {
 	if g == nil {
 		return
 	}
-	defer g.close()
-	g.finish()
-	r.writer.KeepPerfMaps(g.kept())
-	r.out.Trouble.Generated = g.told()
+	defer g.Close()
+	g.Finish()
+	r.writer.KeepPerfMaps(g.Kept())
+	r.out.Trouble.Generated = g.Notes()
 }
 
 // readLastCommandLines reads command lines as long as records tell what else happens.
@@ -701,7 +704,7 @@ func (r *recording) readLastCommandLines() error {
 		return nil
 	}
 	err := r.drained(r.source.Drain(r.record))
-	r.session.CommandLines().reread()
+	r.session.CommandLines().Reread()
 	return err
 }
 

@@ -137,7 +137,7 @@ func (r *recording) rotate(ctx context.Context) error {
 		}
 		r.tellCommandLines()
 		r.session.TellBuildIDs()
-		w.KeepPerfMaps(r.generators.kept())
+		w.KeepPerfMaps(r.generators.Kept())
 		r.tellSampled(false)
 		r.session.Images().ForgetKept()
 		if err := r.session.Restate(w.next); err != nil {
@@ -148,7 +148,7 @@ func (r *recording) rotate(ctx context.Context) error {
 		if r.Rotation.asked.Swap(false) {
 			r.tellCommandLines()
 			r.session.TellBuildIDs()
-			w.KeepPerfMaps(r.generators.kept())
+			w.KeepPerfMaps(r.generators.Kept())
 			r.tellSampled(false)
 			if err := w.dump(true); err != nil {
 				r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
@@ -170,6 +170,6 @@ func (r *recording) rotate(ctx context.Context) error {
 func (r *recording) tellCommandLines() {
 	if c := r.session.CommandLines(); c != nil {
 		r.source.Peek(r.expect)
-		c.settleSeen()
+		c.SettleSeen()
 	}
 }

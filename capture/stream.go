@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 )
 
 // An Output is where a recording goes.
 type Output interface {
-	Sink
+	session.Sink
 	// BuildID is told of a file that samples are in. id is nil if it has none, or none that is known.
 	BuildID(path string, id []byte, kernel bool)
 	// KeepPerfMaps is given the perf maps of processes that samples are in, those that were given before included, when
@@ -30,7 +31,7 @@ type Output interface {
 // A StreamOutput is the Output for events that somebody else has opened.
 type StreamOutput interface {
 	Output
-	ProcessSink
+	session.ProcessSink
 	// Begin is called ahead of everything else.
 	Begin() error
 	// Waits means that something could not be written yet, so that Round is to be called soon.

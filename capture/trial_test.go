@@ -3,6 +3,8 @@ package capture
 import (
 	"testing"
 
+	"unspool/capture/session"
+	"unspool/capture/session/sessiontest"
 	"unspool/perfring"
 )
 
@@ -10,14 +12,14 @@ import (
 func TestTrialsOfSmallerCopies(t *testing.T) {
 	data := recordJoined(t, perfring.MaxStackSize)
 	sizes := []int{8 << 10, 16 << 10, 64 << 10}
-	trials := NewSizeTrials(sizes)
+	trials := session.NewSizeTrials(sizes)
 	st, err := Walk(t.Context(), ConvertOptions{Input: data, MaxStack: 2048, Pairs: true}, trials)
 	if err != nil {
 		t.Fatal(err)
 	}
 	joined := trials.Joined()
 	for _, size := range sizes {
-		is := unwindCut(t, data, uint64(size), Config{Sink: discard{}, Join: true, JoinAfter: JoinAfterRecorded})
+		is := unwindCut(t, data, uint64(size), session.Config{Sink: sessiontest.Discard{}, Join: true, JoinAfter: session.JoinAfterRecorded})
 		t.Logf("%d bytes: %d of %d joined", size, joined[size], st.User)
 		if joined[size] != is.Joined() {
 			t.Errorf("%d bytes: %d of %d joined, want %d", size, joined[size], st.User, is.Joined())

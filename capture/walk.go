@@ -6,13 +6,14 @@ import (
 
 	"unspool/capture/counts"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/perfring"
 )
 
 // Walk unwinds a recording as [Convert] does and hands it to a watcher instead of a file. A sample whose user
 // stack was unwound has a Result; a sample that has a callchain and no raw stack is handed on without one.
 // The error may be a *perfdata.DamageError: what came before it has been handed on.
-func Walk(ctx context.Context, o ConvertOptions, to Watcher) (counts.Stats, error) {
+func Walk(ctx context.Context, o ConvertOptions, to session.Watcher) (counts.Stats, error) {
 	if err := o.Check(); err != nil {
 		return counts.Stats{}, err
 	}
@@ -41,7 +42,7 @@ func Walk(ctx context.Context, o ConvertOptions, to Watcher) (counts.Stats, erro
 // watched has the state of [Walk].
 type watched struct {
 	c      *conversion
-	to     Watcher
+	to     session.Watcher
 	walked perfdata.Walked
 	sample perfring.Sample
 }

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"
@@ -95,7 +95,7 @@ func (s sink) WriteSample(w *perfdata.Walked) error {
 // readWhole unwinds a recording as it is.
 func readWhole(path string) (*recording, error) {
 	r := &recording{path: path, truth: newTruth()}
-	err := r.unwind(capture.Config{}, 0, func(w *perfdata.Walked) {
+	err := r.unwind(session.Config{}, 0, func(w *perfdata.Walked) {
 		if w.Result != nil {
 			r.user++
 		}
@@ -108,7 +108,7 @@ func readWhole(path string) (*recording, error) {
 // compares them with what they are.
 func (r *recording) judge(size uint64, after time.Duration) (*outcome, error) {
 	o := new(outcome)
-	c := capture.Config{Join: true, JoinAfter: after}
+	c := session.Config{Join: true, JoinAfter: after}
 	return o, r.unwind(c, size, func(w *perfdata.Walked) {
 		o.count(w, &r.truth)
 	})
@@ -145,19 +145,19 @@ func (o *outcome) count(w *perfdata.Walked, t *truth) {
 }
 
 // unwind unwinds a recording, with copies of size bytes at the most if that is not 0.
-func (r *recording) unwind(c capture.Config, size uint64, to sink) error {
+func (r *recording) unwind(c session.Config, size uint64, to sink) error {
 	rd, err := perfdata.Open(r.path)
 	if err != nil {
 		return err
 	}
 	defer rd.Close()
-	var s *capture.Session
+	var s *session.Session
 	var sample perfring.Sample
 	var buf []byte
 	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
 			c.Format, c.Sink, c.Proc, c.MaxStack = f, to, "/proc", 2048
-			s = capture.NewSession(c)
+			s = session.New(c)
 		}
 		if size > 0 && rec.Type() == perfring.RecordSample {
 			if err := f.Sample(rec, &sample); err != nil {

@@ -6,9 +6,9 @@ import (
 	"os/exec"
 	"time"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/capture/rights/rest"
+	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/unwind/link"
 
@@ -21,7 +21,7 @@ type trial struct {
 	size   uint64
 	atOnce bool
 	outcome
-	session *capture.Session
+	session *session.Session
 }
 
 // A liveRun records a command with the largest copies, and hands the samples to trials while the command
@@ -29,7 +29,7 @@ type trial struct {
 type liveRun struct {
 	truth
 	source *perfring.Source
-	whole  *capture.Session
+	whole  *session.Session
 	trials []*trial
 
 	sample perfring.Sample
@@ -70,7 +70,7 @@ func live(c *exec.Cmd, freq int, trials ...*trial) error {
 		select {
 		case <-ended:
 			over = true
-		case <-time.After(capture.JoinAfter):
+		case <-time.After(session.JoinAfter):
 		}
 		if err := r.drain(); err != nil {
 			return err
@@ -107,17 +107,17 @@ func startHeld(c *exec.Cmd) (goOn func(), err error) {
 
 // begin makes the sessions, and begins to sample.
 func (r *liveRun) begin(pid int) error {
-	config := capture.Config{Format: r.source.Format(), Proc: "/proc", MaxStack: 2048, Live: true}
+	config := session.Config{Format: r.source.Format(), Proc: "/proc", MaxStack: 2048, Live: true}
 	config.Sink = sink(r.note)
-	r.whole = capture.NewSession(config)
-	sessions := []*capture.Session{r.whole}
+	r.whole = session.New(config)
+	sessions := []*session.Session{r.whole}
 	for _, t := range r.trials {
-		config.Live, config.Join, config.JoinAfter = t.atOnce, true, capture.JoinAfterRecorded
+		config.Live, config.Join, config.JoinAfter = t.atOnce, true, session.JoinAfterRecorded
 		if t.atOnce {
-			config.JoinAfter = capture.JoinAfter
+			config.JoinAfter = session.JoinAfter
 		}
 		config.Sink = sink(func(w *perfdata.Walked) { t.count(w, &r.truth) })
-		t.session = capture.NewSession(config)
+		t.session = session.New(config)
 		sessions = append(sessions, t.session)
 	}
 	for _, t := range r.trials {

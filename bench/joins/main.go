@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"unspool/bench/workloads"
-	"unspool/capture"
 	"unspool/capture/rights/priority"
+	"unspool/capture/session"
 	"unspool/perfring"
 )
 
@@ -232,9 +232,9 @@ func (t *table) parts() (others, made []*result) {
 func (t *table) markdown() string {
 	var s strings.Builder
 	s.WriteString(intro)
-	for _, after := range []time.Duration{capture.JoinAfter, capture.JoinAfterRecorded} {
+	for _, after := range []time.Duration{session.JoinAfter, session.JoinAfterRecorded} {
 		who := "record"
-		if after == capture.JoinAfterRecorded {
+		if after == session.JoinAfterRecorded {
 			who = "convert"
 		}
 		fmt.Fprintf(&s, "\n## `%s`: a sample waits for %v\n\n", who, after)

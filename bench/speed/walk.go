@@ -6,8 +6,8 @@ import (
 	"time"
 	"unsafe"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/image"
@@ -19,7 +19,7 @@ type walk struct {
 	*recording
 	table    *vmas.Table
 	images   *image.Store
-	session  *capture.Session // for records other than samples
+	session  *session.Session // for records other than samples
 	unwinder *unwind.Unwinder
 	stack    unwind.Stack
 	res      unwind.Result
@@ -36,7 +36,7 @@ type walk struct {
 // begin returns a walk with empty caches.
 func (r *recording) begin() *walk {
 	w := &walk{recording: r, block: make([]byte, blockSize)}
-	w.session = capture.NewSession(capture.Config{
+	w.session = session.New(session.Config{
 		Format: &r.format, Sink: discard{}, Offline: &r.offline, MaxStack: maxStack,
 	})
 	w.table, w.images = w.session.Table(), w.session.Images()

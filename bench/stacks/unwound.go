@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"unspool/bench/workloads"
-	"unspool/capture"
 	"unspool/capture/counts"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/capture/verdict/check"
 	"unspool/perfring"
@@ -86,11 +86,11 @@ func unwindRecording(data string) (*result, error) {
 		ended: make(map[ending]uint64),
 	}
 	r.checker = check.New(symbols.New(symbols.Options{}))
-	var s *capture.Session
+	var s *session.Session
 	out := outermost{checker: r.checker}
 	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
 		if s == nil {
-			s = capture.NewSession(capture.Config{Format: f, Sink: &out, Offline: recordedHere(rd), MaxStack: 2048})
+			s = session.New(session.Config{Format: f, Sink: &out, Offline: recordedHere(rd), MaxStack: 2048})
 			out.format = f.Unwound()
 			r.checker.Begin(s)
 		}

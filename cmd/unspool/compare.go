@@ -18,6 +18,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/profile/difference"
+	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/packages"
 	"unspool/capture/verdict/compare"
@@ -227,11 +228,11 @@ func (f *compareFlags) recording(path string) (under bool, err error) {
 }
 
 // trials are those of smaller copies, none where stacks are not joined.
-func (f *compareFlags) trials() *capture.SizeTrials {
+func (f *compareFlags) trials() *session.SizeTrials {
 	if f.strict || f.noJoin {
-		return capture.NewSizeTrials(nil)
+		return session.NewSizeTrials(nil)
 	}
-	return capture.NewSizeTrials(compare.Sizes)
+	return session.NewSizeTrials(compare.Sizes)
 }
 
 // pairs prints the comparison of a file with two callchains for each sample, of asked bytes of stack.
@@ -321,7 +322,7 @@ func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
 }
 
 // convert unwinds a perf recording both ways, and returns how many bytes of each stack were asked for.
-func (f *compareFlags) convert(input, output string, watcher capture.Watcher) (asked int, err error) {
+func (f *compareFlags) convert(input, output string, watcher session.Watcher) (asked int, err error) {
 	if asked, err = copied(input); err != nil {
 		return 0, err
 	}

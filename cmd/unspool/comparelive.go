@@ -7,6 +7,7 @@ import (
 
 	"unspool/capture"
 	outfile "unspool/capture/output"
+	"unspool/capture/session"
 	"unspool/capture/verdict/compare"
 )
 
@@ -16,12 +17,12 @@ import (
 // A livePairs is such a recording, and what was found on the way.
 type livePairs struct {
 	costs  *compare.Costs // nil if they could not be measured
-	joined map[int]uint64 // see [capture.SizeTrials]
+	joined map[int]uint64 // see [session.SizeTrials]
 	status int            // of a process that has failed and said why
 }
 
 // recordLive measures the cost of samples, and records into a file.
-func (f *compareFlags) recordLive(command []string, output string, trials *capture.SizeTrials) (
+func (f *compareFlags) recordLive(command []string, output string, trials *session.SizeTrials) (
 	l livePairs, err error,
 ) {
 	f.output = output
@@ -52,7 +53,7 @@ func (f *compareFlags) recordLive(command []string, output string, trials *captu
 }
 
 // recordSpool is run by the process that records.
-func (f *compareFlags) recordSpool(command []string, trials *capture.SizeTrials) error {
+func (f *compareFlags) recordSpool(command []string, trials *session.SizeTrials) error {
 	f.output = f.spool.path
 	o, err := f.pairOptions(command, trials)
 	if err != nil {
@@ -76,7 +77,7 @@ func (f *compareFlags) recordSpool(command []string, trials *capture.SizeTrials)
 }
 
 // pairOptions turns flags into what capture is asked to do.
-func (f *compareFlags) pairOptions(command []string, trials *capture.SizeTrials) (capture.Options, error) {
+func (f *compareFlags) pairOptions(command []string, trials *session.SizeTrials) (capture.Options, error) {
 	o, err := f.options(command)
 	o.Pairs, o.Watcher = true, trials
 	o.Compress = 1 // two callchains for each sample, in a temporary file

@@ -10,6 +10,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/capture/verdict/check"
 	"unspool/perfring"
@@ -124,7 +125,7 @@ type edgeWatcher struct {
 	stacks []string
 }
 
-func (e *edgeWatcher) Begin(s *capture.Session) {
+func (e *edgeWatcher) Begin(s *session.Session) {
 	e.table = s.Table()
 	e.Checker.Begin(s)
 }

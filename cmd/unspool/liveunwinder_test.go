@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"unspool/capture"
+	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/testdata/lane"
 	"unspool/testdata/programs"
@@ -321,7 +321,7 @@ func inOrder(t testing.TB, frames []sysprofd.Frame, h sysprofd.Header) {
 
 // late is how much later than others a sample is written that may be completed: it waits, and then for the
 // next time that the rings are drained.
-const late = capture.JoinAfter + 500*time.Millisecond
+const late = session.JoinAfter + 500*time.Millisecond
 
 // onTime checks that no sample is much later than others. Sysprof sorts what it reads by time.
 func onTime(t testing.TB, frames []sysprofd.Frame, late time.Duration) {

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/testdata/lane"
 	"unspool/testdata/programs"
@@ -95,7 +95,7 @@ func walkRecording(t testing.TB, path string) map[sampleKey]walked {
 	format := perfring.NewFormat(&events[0].PerfEventAttr)
 	reader := &walkReader{format: format.Unwound()}
 	// Kernel: what was sampled inside of execve has no stack of its own.
-	s := capture.NewSession(capture.Config{Format: &format, Sink: reader, MaxStack: 2048, Kernel: true})
+	s := session.New(session.Config{Format: &format, Sink: reader, MaxStack: 2048, Kernel: true})
 	reader.table = s.Table()
 	samples := make(map[sampleKey]walked)
 	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {

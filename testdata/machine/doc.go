@@ -7,7 +7,7 @@
 //
 // Data flows so:
 //
-//	Plan -> Machine -> rings -> perfring.Source -> capture.Session -> judge
+//	Plan -> Machine -> rings -> perfring.Source -> session.Session -> judge
 //
 // The session asks the machine for files and for /proc by [process.Access], as it asks a real one.
 //

@@ -19,6 +19,7 @@ import (
 	"unspool/capture/counts"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"
@@ -148,42 +149,42 @@ func (r *run) wait(timeout time.Duration, done func() bool) {
 
 // session runs a session alone, drained by chance.
 func (r *run) session() {
-	var session *capture.Session
+	var s *session.Session
 	stop := make(chan struct{})
-	session = capture.NewSession(capture.Config{
+	s = session.New(session.Config{
 		Format: r.source.Format(), Sink: r.judge, Proc: "/proc", Processes: access{r.Machine}, Live: true, MaxStack: r.most,
-		Join: r.plan.Join, JoinAfter: capture.JoinAfter, Stop: stop,
+		Join: r.plan.Join, JoinAfter: session.JoinAfter, Stop: stop,
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
-		Waits: func() { r.happen(); r.source.Glance(session.Glance) }, OfSamples: r.source.OfSamples,
+		Waits: func() { r.happen(); r.source.Glance(s.Glance) }, OfSamples: r.source.OfSamples,
 		BuildIDs: func(string, []byte) {},
 	})
-	r.judge.Begin(session)
-	r.check("seed", session.SeedLater(nil))
-	r.check("read processes", session.SeedSome(func() bool { return true }))
+	r.judge.Begin(s)
+	r.check("seed", s.SeedLater(nil))
+	r.check("read processes", s.SeedSome(func() bool { return true }))
 	for time.Since(r.began) < r.plan.Time {
 		for end := time.Now().Add(time.Duration(r.draw.Int64N(int64(100 * time.Millisecond)))); time.Now().Before(end); {
 			r.wait(min(5*time.Millisecond, time.Until(end)), func() bool { return false })
-			r.source.Peek(func(rec perfring.Record) { session.Expect(rec) })
+			r.source.Peek(func(rec perfring.Record) { s.Expect(rec) })
 		}
 		left := 1 + r.draw.IntN(20)
-		r.check("read processes", session.SeedSome(func() bool { left--; return left > 0 }))
+		r.check("read processes", s.SeedSome(func() bool { left--; return left > 0 }))
 		drained := r.now()
-		r.check("drain", r.source.Drain(session.Record))
-		r.check("settle", session.Settle(drained))
+		r.check("drain", r.source.Drain(s.Record))
+		r.check("settle", s.Settle(drained))
 		if r.draw.IntN(8) == 0 {
-			session.Sweep()
+			s.Sweep()
 		}
 	}
 	ends := time.Now()
 	r.check("disable", r.source.Disable())
-	r.check("flush the rings", r.source.Flush(session.Record))
-	r.check("flush", session.Flush())
-	session.TellBuildIDs()
+	r.check("flush the rings", r.source.Flush(s.Record))
+	r.check("flush", s.Flush())
+	s.TellBuildIDs()
 	close(stop)
 	if took := time.Since(ends); took > mostEnd {
 		r.res.problem("the end took %v", took)
 	}
-	r.judge.conclude(&session.Stats, r.source.Lost())
+	r.judge.conclude(&s.Stats, r.source.Lost())
 }
 
 // last lets the last things happen.
@@ -233,7 +234,7 @@ const mostStall = 500 * time.Millisecond
 // A judge is the sink of a session, and holds what it is given against the truth.
 type judge struct {
 	m       *Machine
-	session *capture.Session
+	session *session.Session
 	res     *Result
 	all     hash.Hash
 	count   struct{ samples, user, kernel uint64 }
@@ -241,10 +242,10 @@ type judge struct {
 	right   map[uint64][]uint64 // by time, the chains that were right
 }
 
-// Begin is for [capture.Watcher].
-func (j *judge) Begin(s *capture.Session) { j.session = s }
+// Begin is for [session.Watcher].
+func (j *judge) Begin(s *session.Session) { j.session = s }
 
-// Write is for [capture.Sink].
+// Write is for [session.Sink].
 func (j *judge) Write(rec []byte) error {
 	j.all.Write(rec)
 	j.secrets(rec)
@@ -260,7 +261,7 @@ func (j *judge) secrets(rec []byte) {
 	}
 }
 
-// WriteSample is for [capture.Sink].
+// WriteSample is for [session.Sink].
 func (j *judge) WriteSample(w *perfdata.Walked) error {
 	j.m.mu.Lock() // the machine goes on meanwhile
 	defer j.m.mu.Unlock()

@@ -1,9 +1,9 @@
 package check
 
 import (
-	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/capture/perfdata/replay"
+	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/unwind"
@@ -49,7 +49,7 @@ func (c *Counts) Share() float64 {
 	return float64(c.Wrong()) / float64(c.Checked())
 }
 
-// A Checker judges the edges of all samples that it is handed. It is a [capture.Watcher].
+// A Checker judges the edges of all samples that it is handed. It is a [session.Watcher].
 type Checker struct {
 	Stacks     uint64 // samples with two user frames or more
 	BySource   [NumSources]Counts
@@ -103,7 +103,7 @@ func New(sym *symbols.Symbolizer) *Checker {
 }
 
 // Begin takes the session whose samples are handed on.
-func (c *Checker) Begin(s *capture.Session) {
+func (c *Checker) Begin(s *session.Session) {
 	// What is handed on has been corrected, and a live session puts build IDs into it.
 	format := s.Format().AllowBuildIDs()
 	c.images.store, c.format = s.Images(), &format

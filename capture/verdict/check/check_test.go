@@ -10,6 +10,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/testdata/programs"
 	"unspool/unwind"
@@ -34,7 +35,7 @@ func recorded(t *testing.T, command ...string) string {
 	return path
 }
 
-func walk(t *testing.T, path string, to capture.Watcher) {
+func walk(t *testing.T, path string, to session.Watcher) {
 	t.Helper()
 	o := capture.ConvertOptions{Input: path, MaxStack: 512}
 	if _, err := capture.Walk(context.Background(), o, to); err != nil {

@@ -12,6 +12,7 @@ import (
 	"unspool/capture"
 	"unspool/capture/counts"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/perfring"
 	"unspool/testdata/programs"
@@ -84,16 +85,16 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 type identities struct {
 	*Checker
 	t       *testing.T
-	session *capture.Session
+	session *session.Session
 }
 
-// Begin is for [capture.Watcher].
-func (i *identities) Begin(s *capture.Session) {
+// Begin is for [session.Watcher].
+func (i *identities) Begin(s *session.Session) {
 	i.session = s
 	i.Checker.Begin(s)
 }
 
-// WriteSample is for [capture.Watcher].
+// WriteSample is for [session.Watcher].
 func (i *identities) WriteSample(w *perfdata.Walked) error {
 	space, followed := i.table.Space(w.Sample.PID), i.session.Table().Space(w.Sample.PID)
 	if space == nil || followed == nil {

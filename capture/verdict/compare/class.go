@@ -55,7 +55,7 @@ func ClassByKey(key string) (Class, bool) {
 	return 0, false
 }
 
-// Stacks are the two user stacks of a sample: the sampled PC, then return addresses.
+// stacks are the two user stacks of a sample: the sampled PC, then return addresses.
 type stacks struct {
 	dwarf    []uint64
 	dwarfEnd profile.End

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/vmas/process"
 )
@@ -176,7 +176,7 @@ type measurement struct {
 	noStack   bool
 	stackSize int
 
-	session *capture.Session
+	session *session.Session
 	writer  *perfdata.Writer
 
 	samples int
@@ -250,7 +250,7 @@ func (m *measurement) begin(source *perfring.Source) (err error) {
 	if err != nil {
 		return err
 	}
-	m.session = capture.NewSession(capture.Config{Format: source.Format(), Sink: m.writer, Proc: "/proc",
+	m.session = session.New(session.Config{Format: source.Format(), Sink: m.writer, Proc: "/proc",
 		MaxStack: 2048})
 	return m.session.Seed([]int{m.pid})
 }

@@ -27,7 +27,7 @@ type Comparison struct {
 	// samples that did not reach the root with the copy alone.
 	Reach map[int]uint64
 	// Joined counts samples that would be joined with smaller copies, by their size in bytes; nil if that is not
-	// known. See capture.SizeTrials.
+	// known. See session.SizeTrials.
 	Joined map[int]uint64
 	// Packages, if set, returns name and version of the packages that images' files are of, "" where that is not known.
 	Packages func(images []profile.Image) []string
