@@ -70,3 +70,6 @@ func TestMachineMostCutStacksAreRead(t *testing.T) {
 		}
 	}
 }
+
+// enoughSamples is after how many of them something has to be so.
+const enoughSamples = 100

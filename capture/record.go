@@ -102,17 +102,12 @@ type Options struct {
 // A SampledFile is an open file in which frames were.
 type SampledFile = image.SampledFile
 
-// An Outcome is the result of a recording or a conversion.
+// An Outcome is the result of a recording.
 type Outcome struct {
-	Stats     counts.Stats
-	Trouble   *counts.Trouble
+	counts.Result
 	StackSize int // bytes of a stack that were copied at most
 	// ReadsRest means that the rest of stacks that are cut off is read when they are sampled.
 	ReadsRest bool
-	// Started means that events were enabled, or the output begun: there is something to summarize.
-	Started bool
-	// Copied means that a recording without raw stacks was converted: nothing was unwound.
-	Copied bool
 	// TargetsEnded means that all processes or threads that were to be recorded have ended, not counting a command.
 	TargetsEnded bool
 	// ExitStatus is the command's own, 0 when there was none.

@@ -177,3 +177,11 @@ func Sum(all []Stats) (total Stats) {
 	}
 	return total
 }
+
+// A Result is what was counted of a recording or a conversion.
+type Result struct {
+	Stats   Stats
+	Trouble *Trouble
+	// Started means that events were enabled, or the output begun: there is something to summarize.
+	Started bool
+}

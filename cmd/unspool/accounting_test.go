@@ -58,7 +58,7 @@ func TestEverySampleIsAccountedFor(t *testing.T) {
 
 // convertsAll converts raw.data, and expects that each sample with user registers has a user frame then, but for those
 // inside execve. It counts the samples with registers, and those of which nothing was copied.
-func convertsAll(t *testing.T, dir string, raw recorded) (registers, empty uint64) {
+func convertsAll(t *testing.T, dir string, raw accounted) (registers, empty uint64) {
 	t.Helper()
 	if e := unspool(t, dir, "convert", "raw.data", "-o", "converted.data", "--stats", "converted.json"); e.status != 0 {
 		t.Fatal(e.stderr)
@@ -153,7 +153,7 @@ func TestMachineEverySampleIsAccountedFor(t *testing.T) {
 }
 
 // recorded are the samples of a recording, in order of time.
-type recorded struct {
+type accounted struct {
 	samples []recordedSample
 	lost    uint64
 }
@@ -166,14 +166,14 @@ type recordedSample struct {
 	user         bool // there are user frames
 }
 
-func (r *recorded) span() (first, last uint64) {
+func (r *accounted) span() (first, last uint64) {
 	if len(r.samples) > 0 {
 		first, last = r.samples[0].time, r.samples[len(r.samples)-1].time
 	}
 	return first, last
 }
 
-func readSamples(t *testing.T, path string) (all recorded) {
+func readSamples(t *testing.T, path string) (all accounted) {
 	t.Helper()
 	r, err := perfdata.Open(path)
 	if err != nil {

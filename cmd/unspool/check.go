@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
+	"unspool/capture/recorded"
 	"unspool/capture/symbols"
 	"unspool/capture/verdict/check"
 )
@@ -112,7 +112,7 @@ func (f *checkFlags) run(file string) (above bool, err error) {
 	}
 	defer confined.close()
 	line := newStatusLine(os.Stderr)
-	o := capture.ConvertOptions{Input: file, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack,
+	o := recorded.Options{Input: file, Symfs: f.symfs, Cache: f.cache, MaxStack: f.maxStack,
 		Strict: f.strict, NoJoin: f.noJoin, OpenKernel: f.openKernel, Files: f.opener, Progress: line.converted}
 	result, err := check.Recording(ctx, o, symbols.New(f.nameFlags.sources(ctx, file, line)))
 	line.clear()

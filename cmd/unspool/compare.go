@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
 	outfile "unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/profile/difference"
+	"unspool/capture/recorded"
 	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/packages"
@@ -330,7 +330,7 @@ func (f *compareFlags) convert(input, output string, watcher session.Watcher) (a
 		return 0, fmt.Errorf("%s has no raw stacks: record with 'perf record --call-graph dwarf'",
 			input)
 	}
-	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
+	o := recorded.Options{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
 		MaxStack: f.maxStack, Strict: f.strict, Pairs: true, Watcher: watcher,
 		OpenKernel: f.openKernel, Files: f.opener}
 	line := f.statusLine()
@@ -340,7 +340,7 @@ func (f *compareFlags) convert(input, output string, watcher session.Watcher) (a
 	}
 	ctx, stop := untilInterrupted()
 	defer stop()
-	_, err = capture.Convert(ctx, o)
+	_, err = recorded.Convert(ctx, o)
 	line.clear()
 	return asked, err
 }

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
 	outfile "unspool/capture/output"
+	"unspool/capture/recorded"
 	"unspool/capture/rights/opener"
 	"unspool/capture/rights/sandbox"
 	"unspool/capture/symbols/debuginfod"
@@ -72,7 +72,7 @@ func (f *sandboxFlags) confineReading(r reading) (c *confinement, err error) {
 // giveUp leaves to the opener what takes rights, and confines this process.
 func (c *confinement) giveUp(r *reading) (err error) {
 	// First what this process does itself: the opener is starting.
-	if err := errors.Join(c.openKernel(), capture.PrepareReading()); err != nil {
+	if err := errors.Join(c.openKernel(), recorded.Prepare()); err != nil {
 		return err
 	}
 	for _, place := range r.outputs {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
 	"unspool/capture/counts"
 	outfile "unspool/capture/output"
+	"unspool/capture/recorded"
 	"unspool/capture/view/load"
 )
 
@@ -98,9 +98,9 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	return c
 }
 
-// options turns flags into the options of [capture.Convert].
-func (f *convertFlags) options(input string) (o capture.ConvertOptions, err error) {
-	o = capture.ConvertOptions{
+// options turns flags into the options of [recorded.Convert].
+func (f *convertFlags) options(input string) (o recorded.Options, err error) {
+	o = recorded.Options{
 		Input: input, Output: f.output,
 		Symfs: f.symfs, Cache: f.cache,
 		MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, Compress: f.compress, Jobs: f.jobs,
@@ -165,9 +165,9 @@ func (f *convertFlags) convert(input string) error {
 	}
 	o.Place = to
 	line := f.follow(&o)
-	out, err := capture.Convert(ctx, o)
+	out, err := recorded.Convert(ctx, o)
 	line.clear()
-	if errors.Is(err, capture.ErrNoneSelected) {
+	if errors.Is(err, recorded.ErrNoneSelected) {
 		within, _ := times(f.time)
 		err = fmt.Errorf("no samples %s", within.Within())
 	}
@@ -189,7 +189,7 @@ func (f *convertFlags) checkOutput(to *outfile.Place, input string) error {
 
 // export converts a recording into another format; name is what the user calls it. Raw stacks are unwound
 // into a temporary recording first.
-func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, name string,
+func (f *convertFlags) export(ctx context.Context, o recorded.Options, name string,
 	to, stats *outfile.Place) error {
 	line := f.follow(&o)
 	unwound, err := load.Unwind(ctx, o)
@@ -207,7 +207,7 @@ func (f *convertFlags) export(ctx context.Context, o capture.ConvertOptions, nam
 }
 
 // follow lets a status line follow the conversion.
-func (f *convertFlags) follow(o *capture.ConvertOptions) *statusLine {
+func (f *convertFlags) follow(o *recorded.Options) *statusLine {
 	if f.quiet {
 		return nil
 	}
@@ -217,7 +217,7 @@ func (f *convertFlags) follow(o *capture.ConvertOptions) *statusLine {
 	return line
 }
 
-func (f *convertFlags) sumUp(out *capture.Outcome, name string, stats *outfile.Place) error {
+func (f *convertFlags) sumUp(out *recorded.Outcome, name string, stats *outfile.Place) error {
 	limits := counts.Limits{MaxStack: f.maxStack, Converted: true, Copied: out.Copied}
-	return sumUp(out, limits, name, stats, f.quiet, f.verbose)
+	return sumUp(&out.Result, limits, name, stats, f.quiet, f.verbose)
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/recorded"
 	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/capture/verdict/check"
@@ -109,8 +109,8 @@ type foundEdges struct {
 // findEdges checks a recording.
 func findEdges(path string, names *symbols.Symbolizer) (foundEdges, error) {
 	w := &edgeWatcher{Checker: check.New(names), names: names}
-	o := capture.ConvertOptions{Input: path, MaxStack: defaultMaxStack}
-	stats, err := capture.Walk(context.Background(), o, w)
+	o := recorded.Options{Input: path, MaxStack: defaultMaxStack}
+	stats, err := recorded.Walk(context.Background(), o, w)
 	if err != nil {
 		return foundEdges{}, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
 	"unspool/capture/profile"
+	"unspool/capture/recorded"
 	"unspool/capture/rights/opener"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/debuginfod"
@@ -46,7 +46,7 @@ func (f *nameFlags) add(c *cobra.Command) {
 // check refuses what is no directory, before a recording whose names are looked for there. Root may not be
 // allowed to look: FUSE keeps it out of a user's file systems, in whose name they are read later.
 func (f *nameFlags) check() error {
-	err := (&capture.ConvertOptions{Symfs: f.symfs, Cache: f.cache}).Check()
+	err := (&recorded.Options{Symfs: f.symfs, Cache: f.cache}).Check()
 	if errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (f *nameFlags) addShorten(c *cobra.Command) {
 // and ctx ends it.
 func (f *nameFlags) sources(ctx context.Context, recording string, line *statusLine) symbols.Options {
 	o := symbols.Options{Root: f.symfs, Cache: f.cache, Shorten: f.shorten, Files: f.files,
-		Recorded: capture.RecordedAt(recording)}
+		Recorded: recorded.RecordedAt(recording)}
 	if f.confined != nil {
 		generated := f.confined.client.Names()
 		generated.Until(ctx.Done())
@@ -223,7 +223,7 @@ const publicServer = "https://debuginfod.elfutils.org"
 func (f *nameFlags) loading(ctx context.Context, path string, line *statusLine,
 	o profile.Options) load.Options {
 	return load.Options{
-		Convert: capture.ConvertOptions{
+		Convert: recorded.Options{
 			Input: path, Symfs: f.symfs, Cache: f.cache, MaxStack: defaultMaxStack, Progress: line.converted,
 			OpenKernel: f.openKernel, Files: f.opener, CommandLines: true,
 		},

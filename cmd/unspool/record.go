@@ -407,7 +407,7 @@ func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool
 		say("the cgroup %s was removed meanwhile, as when a service is stopped: one of that path that came later is not "+
 			"in the recording; -G with the slice that it is in records both", o.Cgroup.Name())
 	}
-	if serr := sumUp(&out, limits, name, stats, f.quiet, f.verbose); err == nil {
+	if serr := sumUp(&out.Result, limits, name, stats, f.quiet, f.verbose); err == nil {
 		err = serr
 	}
 	if out.Started {
@@ -433,7 +433,7 @@ func (f *recordFlags) untilEnded() (ctx context.Context, stop func()) {
 
 // sumUp tells what a recording or a conversion came to: in words on stderr, unless quiet, and as JSON in the
 // place stats, unless that is nil. The error is that of this file.
-func sumUp(out *capture.Outcome, l counts.Limits, name string, stats *outfile.Place,
+func sumUp(out *counts.Result, l counts.Limits, name string, stats *outfile.Place,
 	quiet, verbose bool) error {
 	if !out.Started {
 		return nil

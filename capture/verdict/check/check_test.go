@@ -8,16 +8,16 @@ import (
 	"slices"
 	"testing"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/recorded"
 	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/testdata/programs"
 	"unspool/unwind"
 )
 
-// recorded is a recording of the page faults of a program, made by perf with raw stacks.
-func recorded(t *testing.T, command ...string) string {
+// recordingOf is a recording of the page faults of a program, made by perf with raw stacks.
+func recordingOf(t *testing.T, command ...string) string {
 	t.Helper()
 	perf, err := exec.LookPath("perf")
 	if err != nil {
@@ -37,8 +37,8 @@ func recorded(t *testing.T, command ...string) string {
 
 func walk(t *testing.T, path string, to session.Watcher) {
 	t.Helper()
-	o := capture.ConvertOptions{Input: path, MaxStack: 512}
-	if _, err := capture.Walk(context.Background(), o, to); err != nil {
+	o := recorded.Options{Input: path, MaxStack: 512}
+	if _, err := recorded.Walk(context.Background(), o, to); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +55,7 @@ func TestStacksOfProgramsAreRight(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 			c := New(symbols.New(symbols.Options{}))
-			walk(t, recorded(t, append([]string{programs.Build(t, p.Name), programs.Times(60)}, p.Args...)...), c)
+			walk(t, recordingOf(t, append([]string{programs.Build(t, p.Name), programs.Times(60)}, p.Args...)...), c)
 			r := c.Result(p.Name, 0, nil)
 			all := r.All()
 			if c.Stacks < 60 || all.Wrong() > 0 || all.Checked() < all.Edges()*9/10 {
@@ -72,7 +72,7 @@ func TestJumpsByATableIntoAnotherPart(t *testing.T) {
 	t.Parallel()
 	for part, wrong := range map[string]bool{"work.warm": false, "work.cold": false, "other": true} {
 		c := New(symbols.New(symbols.Options{}))
-		walk(t, recorded(t, assembled(t, `
+		walk(t, recordingOf(t, assembled(t, `
 	.text
 	.globl _start
 	.type _start, @function
@@ -193,7 +193,7 @@ func (c *changing) WriteSample(w *perfdata.Walked) error {
 // functions that jump through them could have led elsewhere, so that not every frame is missed.
 func TestChangedFramesAreFound(t *testing.T) {
 	t.Parallel()
-	path := recorded(t, programs.Build(t, "plain"), programs.Times(60))
+	path := recordingOf(t, programs.Build(t, "plain"), programs.Times(60))
 	for i, ch := range changes {
 		c := &changing{Checker: New(symbols.New(symbols.Options{})), change: ch}
 		walk(t, path, c)

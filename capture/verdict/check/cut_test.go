@@ -93,7 +93,7 @@ func TestCutsOfAProgram(t *testing.T) {
 	t.Parallel()
 	const times = 400
 	c := New(symbols.New(symbols.Options{}))
-	walk(t, recorded(t, programs.Build(t, "deep"), programs.Times(times)), c)
+	walk(t, recordingOf(t, programs.Build(t, "deep"), programs.Times(times)), c)
 	w := c.Walks()
 	// The first ones of the stack's own pages have a gap at SP.
 	if w.Cuts[TooDeep] < times || w.Cuts[NotCut] > 0 || w.Complete+w.Cuts[TooDeep]+w.Cuts[Gap] != w.User {

@@ -21,7 +21,7 @@ func TestSamplesAreJudgedByWhatWasMapped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New(symbols.New(symbols.Options{}))
-			walk(t, recorded(t, command...), c)
+			walk(t, recordingOf(t, command...), c)
 			all := c.All()
 			t.Logf("%d stacks, %+v", c.Stacks, all)
 			if c.Stacks < 100 || all.Wrong() > 0 || all[Unread]*20 > all.Edges() {

@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/recorded"
 	"unspool/capture/symbols"
 )
 
 // Recording checks a recording. One that is damaged is checked up to the damage, which is the error beside
 // the result.
-func Recording(ctx context.Context, o capture.ConvertOptions, sym *symbols.Symbolizer) (*Result, error) {
+func Recording(ctx context.Context, o recorded.Options, sym *symbols.Symbolizer) (*Result, error) {
 	c := New(sym)
-	stats, err := capture.Walk(ctx, o, c)
+	stats, err := recorded.Walk(ctx, o, c)
 	var damage *perfdata.DamageError
 	switch {
 	case errors.Is(err, perfdata.ErrStopped):

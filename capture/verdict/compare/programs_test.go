@@ -11,6 +11,7 @@ import (
 
 	"unspool/capture"
 	"unspool/capture/profile"
+	"unspool/capture/recorded"
 	"unspool/capture/verdict/compare"
 	"unspool/dwarfcfi"
 	"unspool/testdata/lane"
@@ -314,9 +315,9 @@ func TestConvertedPairs(t *testing.T) {
 func convert(t *testing.T, data string, jobs int) *compared {
 	t.Helper()
 	dir := t.TempDir()
-	o := capture.ConvertOptions{Input: data, Output: filepath.Join(dir, "pairs.data"), Cache: dir,
+	o := recorded.Options{Input: data, Output: filepath.Join(dir, "pairs.data"), Cache: dir,
 		MaxStack: 2048, Pairs: true, Jobs: jobs}
-	if _, err := capture.Convert(context.Background(), o); err != nil {
+	if _, err := recorded.Convert(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
 	c := load(t, o.Output)

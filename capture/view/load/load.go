@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"os"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
+	"unspool/capture/recorded"
 	"unspool/capture/symbols"
 )
 
 // Options say which recording is read, and how.
 type Options struct {
-	Convert capture.ConvertOptions // the recording, and how raw stacks are unwound
+	Convert recorded.Options // the recording, and how raw stacks are unwound
 	Symbols symbols.Options
 	Profile profile.Options // Progress and Lookup are for those below
 

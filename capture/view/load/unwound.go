@@ -5,15 +5,15 @@ import (
 	"os"
 	"path/filepath"
 
-	"unspool/capture"
 	"unspool/capture/perfdata"
+	"unspool/capture/recorded"
 )
 
 // Unwound is a recording with callchains, made from one that may have raw stacks.
 type Unwound struct {
 	Path    string
-	Outcome *capture.Outcome // of unwinding; nil if there was nothing to unwind
-	folder  string           // the temporary folder
+	Outcome *recorded.Outcome // of unwinding; nil if there was nothing to unwind
+	folder  string            // the temporary folder
 }
 
 // Close removes the temporary recording.
@@ -25,8 +25,8 @@ func (u *Unwound) Close() {
 
 // Unwind makes sure that a recording is a file with callchains: one with raw stacks, one that comes through a
 // pipe, and a directory, is converted in a temporary folder. If the input is damaged, it returns the part that
-// was converted together with the error, as capture.Convert does, or nil if there is nothing.
-func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
+// was converted together with the error, as [recorded.Convert] does, or nil if there is nothing.
+func Unwind(ctx context.Context, o recorded.Options) (*Unwound, error) {
 	o.Output = ""
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func Unwind(ctx context.Context, o capture.ConvertOptions) (*Unwound, error) {
 	}
 	u := &Unwound{Path: filepath.Join(folder, "perf.data"), folder: folder}
 	o.Output = u.Path
-	out, err := capture.Convert(ctx, o)
+	out, err := recorded.Convert(ctx, o)
 	u.Outcome = &out
 	if !out.Started || ctx.Err() != nil {
 		u.Close()
@@ -69,5 +69,5 @@ func hasRawStacks(path string) (bool, error) {
 	if r.Pipe() {
 		return true, nil
 	}
-	return capture.HasStacks(r.Events()), nil
+	return recorded.HasStacks(r.Events()), nil
 }

@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestConvertEndsWhileAFileHangs(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error, 1)
 		go func() {
-			_, err := Convert(ctx, ConvertOptions{
+			_, err := Convert(ctx, Options{
 				Input: input, Output: output, Cache: dir, MaxStack: 100, Jobs: jobs,
 			})
 			ended <- err

@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func TestConvertEndsWhenItIsToldTo(t *testing.T) {
 		output := filepath.Join(t.TempDir(), "out")
 		ctx, cancel := context.WithCancel(context.Background())
 		// A recording without stacks is noted before its first record is taken.
-		_, err := Convert(ctx, ConvertOptions{Input: input.Name(), Output: output, Cache: "/",
+		_, err := Convert(ctx, Options{Input: input.Name(), Output: output, Cache: "/",
 			MaxStack: 100, Jobs: jobs, Note: func(string) {
 				cancel()
 				time.Sleep(20 * time.Millisecond) // which takes a moment
@@ -64,7 +64,7 @@ func TestConvertEndsWhileItWaitsForItsInput(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		out, err := Convert(ctx, ConvertOptions{Input: input, Output: output, MaxStack: 100})
+		out, err := Convert(ctx, Options{Input: input, Output: output, MaxStack: 100})
 		if out.Started {
 			t.Error("the output was begun")
 		}

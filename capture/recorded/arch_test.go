@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func TestConvertRefusesOtherArchitectures(t *testing.T) {
 				if err := os.WriteFile(in, data, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				o := ConvertOptions{Input: in, Output: in + ".out", MaxStack: 2048}
+				o := Options{Input: in, Output: in + ".out", MaxStack: 2048}
 				out, err := Convert(context.Background(), o)
 				if c.want == "" {
 					if err != nil || !out.Started {

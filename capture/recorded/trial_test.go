@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ func TestTrialsOfSmallerCopies(t *testing.T) {
 	data := recordJoined(t, perfring.MaxStackSize)
 	sizes := []int{8 << 10, 16 << 10, 64 << 10}
 	trials := session.NewSizeTrials(sizes)
-	st, err := Walk(t.Context(), ConvertOptions{Input: data, MaxStack: 2048, Pairs: true}, trials)
+	st, err := Walk(t.Context(), Options{Input: data, MaxStack: 2048, Pairs: true}, trials)
 	if err != nil {
 		t.Fatal(err)
 	}

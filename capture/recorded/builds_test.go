@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"bytes"
@@ -66,7 +66,7 @@ func TestConvertCountsRecordsOfUnknownEvents(t *testing.T) {
 	}}
 	binary.LittleEndian.PutUint64(r.records[1][8:], 99) // the ID of a sample stands first
 	for jobs := 1; jobs <= 2; jobs++ {
-		output, out, err := convertBytes(t, r.file(), func(o *ConvertOptions) { o.Jobs = jobs })
+		output, out, err := convertBytes(t, r.file(), func(o *Options) { o.Jobs = jobs })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestConvertSumsItsLanesUp(t *testing.T) {
 		t.Errorf("%+v", want)
 	}
 	for jobs := 2; jobs <= 3; jobs++ {
-		_, several, err := convertBytes(t, input, func(o *ConvertOptions) { o.Jobs = jobs })
+		_, several, err := convertBytes(t, input, func(o *Options) { o.Jobs = jobs })
 		if got := counts(several.Stats); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("-j %d: %+v, want %+v, %v", jobs, got, want, err)
 		}

@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"bytes"
@@ -36,9 +36,6 @@ func recordJoined(t *testing.T, size int) string {
 	}
 	return data
 }
-
-// enoughSamples is after how many of them something has to be so.
-const enoughSamples = 100
 
 // userStacks collects the user stacks that it is handed, and the order of the samples.
 type userStacks struct {
@@ -162,7 +159,7 @@ func TestJoinedConvertIsTheSameOnEveryNumberOfCores(t *testing.T) {
 	var first []byte
 	for _, jobs := range []int{1, 3} {
 		output := filepath.Join(t.TempDir(), "out.data")
-		out, err := Convert(t.Context(), ConvertOptions{Input: small, Output: output, MaxStack: 2048, Jobs: jobs})
+		out, err := Convert(t.Context(), Options{Input: small, Output: output, MaxStack: 2048, Jobs: jobs})
 		if err != nil {
 			t.Fatal(err)
 		}

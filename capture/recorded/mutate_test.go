@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func FuzzRecordsOfARecording(f *testing.F) {
 			r.records = append(r.records, rec)
 		}
 		for _, input := range [][]byte{r.file(), r.pipe()} {
-			_, _, _ = convertBytes(t, input, func(o *ConvertOptions) { o.Output, o.Jobs = to, 1 })
+			_, _, _ = convertBytes(t, input, func(o *Options) { o.Output, o.Jobs = to, 1 })
 		}
 	}))
 }

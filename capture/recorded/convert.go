@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"cmp"
@@ -25,8 +25,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ConvertOptions are the settings of [Convert].
-type ConvertOptions struct {
+// Options are the settings of [Convert].
+type Options struct {
 	Input  string        // perf.data with raw stacks, "-" for standard input
 	Output string        // file, "-" for stdout
 	Place  *output.Place // what Output leads to, if it has been resolved already
@@ -65,7 +65,7 @@ var ErrNoneSelected = errors.New("no samples are selected")
 // Convert unwinds the stacks of a recording and writes one that has callchains in their place and everything
 // else unchanged. The outcome is valid, and the output a complete recording, whatever the error is: a
 // *perfdata.DamageError says how far the input could be read.
-func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
+func Convert(ctx context.Context, o Options) (out Outcome, err error) {
 	out.Trouble = counts.NewTrouble()
 	if err := o.Check(); err != nil {
 		return out, err
@@ -87,7 +87,7 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 	stop := context.AfterFunc(ctx, r.Stop)
 	defer stop()
 	c := &conversion{
-		ConvertOptions: o, stop: ctx.Done(), reader: r, out: &out, began: time.Now(), busyCPU: counts.CPUTime(),
+		Options: o, stop: ctx.Done(), reader: r, out: &out, began: time.Now(), busyCPU: counts.CPUTime(),
 	}
 	c.report = c.began.Add(counts.ProgressEvery)
 	err = r.Ordered(c.record)
@@ -102,6 +102,13 @@ func Convert(ctx context.Context, o ConvertOptions) (out Outcome, err error) {
 		err = r.FeatureDamage()
 	}
 	return out, err
+}
+
+// An Outcome is the result of a conversion.
+type Outcome struct {
+	counts.Result
+	// Copied means that the recording has no raw stacks: nothing was unwound.
+	Copied bool
 }
 
 // openInput opens the recording. A pipe may take long to deliver its beginning.
@@ -124,7 +131,7 @@ func openInput(ctx context.Context, path string) (*perfdata.Reader, error) {
 }
 
 // Check refuses a Symfs and a Cache that are no directories.
-func (o *ConvertOptions) Check() error {
+func (o *Options) Check() error {
 	for _, folder := range []string{o.Symfs, o.Cache} {
 		if folder == "" {
 			continue
@@ -139,7 +146,7 @@ func (o *ConvertOptions) Check() error {
 }
 
 // checkOutput refuses to overwrite the input.
-func (o *ConvertOptions) checkOutput() error {
+func (o *Options) checkOutput() error {
 	if err := o.Place.CheckInput(o.Input); err != nil {
 		return err
 	}
@@ -148,7 +155,7 @@ func (o *ConvertOptions) checkOutput() error {
 
 // A conversion has the state of [Convert]: one lane on the goroutine of the reader, or several on their own.
 type conversion struct {
-	ConvertOptions
+	Options
 	out      *Outcome
 	stop     <-chan struct{}
 	reader   *perfdata.Reader
@@ -231,7 +238,7 @@ func (c *conversion) prepare(l *lane, sink session.Sink) {
 
 // joins reports whether stacks that the copy cuts off are completed. Strict stacks are not, and neither are
 // pairs, which compare what a copy of a given size shows.
-func (o *ConvertOptions) joins() bool { return !o.NoJoin && !o.Strict && !o.Pairs }
+func (o *Options) joins() bool { return !o.NoJoin && !o.Strict && !o.Pairs }
 
 // HasStacks reports whether samples of any of the events have copies of the user stack.
 func HasStacks(events []perfring.Attr) bool {
@@ -402,8 +409,9 @@ func (c *conversion) finish() (err error) {
 	return err
 }
 
-// PrepareReading does the same for a process that will read recordings.
-func PrepareReading() error {
+// Prepare reads what a process needs of the system that will read recordings, and opens what it may not open when it
+// is confined.
+func Prepare() error {
 	_, _ = vdso.Own32() // runs a program
 	return session.Prepare()
 }

@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // Walk unwinds a recording as [Convert] does and hands it to a watcher instead of a file. A sample whose user
 // stack was unwound has a Result; a sample that has a callchain and no raw stack is handed on without one.
 // The error may be a *perfdata.DamageError: what came before it has been handed on.
-func Walk(ctx context.Context, o ConvertOptions, to session.Watcher) (counts.Stats, error) {
+func Walk(ctx context.Context, o Options, to session.Watcher) (counts.Stats, error) {
 	if err := o.Check(); err != nil {
 		return counts.Stats{}, err
 	}
@@ -23,7 +23,7 @@ func Walk(ctx context.Context, o ConvertOptions, to session.Watcher) (counts.Sta
 	}
 	defer r.Close()
 	defer context.AfterFunc(ctx, r.Stop)()
-	c := &conversion{ConvertOptions: o, stop: ctx.Done(), reader: r, began: time.Now()}
+	c := &conversion{Options: o, stop: ctx.Done(), reader: r, began: time.Now()}
 	c.report = c.began.Add(counts.ProgressEvery)
 	w := &watched{c: c, to: to}
 	err = r.Ordered(w.record)

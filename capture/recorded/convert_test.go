@@ -1,4 +1,4 @@
-package capture
+package recorded
 
 import (
 	"bytes"
@@ -208,11 +208,11 @@ func inMemory(t testing.TB, content []byte) *os.File {
 
 // convertBytes converts a recording in memory, to a file of its own unless change says where.
 func convertBytes(t testing.TB, input []byte,
-	change func(o *ConvertOptions)) (output []byte, out Outcome, err error) {
+	change func(o *Options)) (output []byte, out Outcome, err error) {
 	t.Helper()
 	in := inMemory(t, input)
 	defer in.Close()
-	o := ConvertOptions{Input: in.Name(), Cache: "/", MaxStack: 100} // a folder without a cache
+	o := Options{Input: in.Name(), Cache: "/", MaxStack: 100} // a folder without a cache
 	if change != nil {
 		change(&o)
 	}
@@ -287,7 +287,7 @@ func TestConvertCarriesRecordsOfEveryType(t *testing.T) {
 	}{{"file", r.file()}, {"pipe", r.pipe()}} {
 		for _, c := range []struct{ jobs, level int }{{1, 0}, {1, 3}, {2, 0}, {3, 1}} {
 			t.Run(fmt.Sprintf("%s, -j %d -z%d", layout.name, c.jobs, c.level), func(t *testing.T) {
-				output, out, err := convertBytes(t, layout.input, func(o *ConvertOptions) {
+				output, out, err := convertBytes(t, layout.input, func(o *Options) {
 					o.Jobs, o.Compress = c.jobs, c.level
 				})
 				if err != nil {
@@ -405,7 +405,7 @@ func TestConvertOfARecordingCutAtEveryByte(t *testing.T) {
 				if !everyByte() && n%5 > 0 && !ends[n] && !ends[n+1] {
 					continue
 				}
-				output, out, err := convertBytes(t, layout.input[:n], func(o *ConvertOptions) { o.Jobs = 1 + n%2 })
+				output, out, err := convertBytes(t, layout.input[:n], func(o *Options) { o.Jobs = 1 + n%2 })
 				if holdsSecret(output) {
 					t.Fatalf("cut at %d: stack bytes were handed on", n)
 				}
@@ -500,7 +500,7 @@ func TestConvertOfManyBlocksIsTheSameOnEveryNumberOfCores(t *testing.T) {
 		}
 	}
 	for jobs := 2; jobs <= 5; jobs++ {
-		several, _, err := convertBytes(t, input, func(o *ConvertOptions) { o.Jobs = jobs })
+		several, _, err := convertBytes(t, input, func(o *Options) { o.Jobs = jobs })
 		if err != nil || !bytes.Equal(one, several) {
 			t.Errorf("-j %d: %d bytes instead of %d, %v", jobs, len(several), len(one), err)
 		}
@@ -525,7 +525,7 @@ func TestConvertOfAPipeThatStalls(t *testing.T) {
 		go func() {
 			output := fmt.Sprintf("/dev/fd/%d", to.Fd())
 			_, err := Convert(context.Background(),
-				ConvertOptions{Input: in, Output: output, Cache: dir, MaxStack: 100, Jobs: jobs})
+				Options{Input: in, Output: output, Cache: dir, MaxStack: 100, Jobs: jobs})
 			to.Close() // the end, for the reader
 			ended <- err
 		}()
@@ -623,17 +623,17 @@ func TestConvertRefusesToWriteOverItsInput(t *testing.T) {
 	input := r.file()
 	for _, c := range []struct {
 		name   string
-		change func(o *ConvertOptions) error
+		change func(o *Options) error
 	}{
-		{"same name", func(o *ConvertOptions) error { o.Output = o.Input; return nil }},
-		{"link", func(o *ConvertOptions) error { return os.Link(o.Input, o.Output) }},
-		{"input is the output's backup", func(o *ConvertOptions) error {
+		{"same name", func(o *Options) error { o.Output = o.Input; return nil }},
+		{"link", func(o *Options) error { return os.Link(o.Input, o.Output) }},
+		{"input is the output's backup", func(o *Options) error {
 			o.Output = strings.TrimSuffix(o.Input, ".old")
 			return os.WriteFile(o.Output, []byte("there"), 0o600)
 		}},
 	} {
 		dir := t.TempDir()
-		o := ConvertOptions{Input: filepath.Join(dir, "in.old"), Output: filepath.Join(dir, "out"), MaxStack: 100}
+		o := Options{Input: filepath.Join(dir, "in.old"), Output: filepath.Join(dir, "out"), MaxStack: 100}
 		if err := errors.Join(os.WriteFile(o.Input, input, 0o600), c.change(&o)); err != nil {
 			t.Fatal(err)
 		}
@@ -650,7 +650,7 @@ func TestConvertSaysThatThereIsNothingToUnwind(t *testing.T) {
 	r.events[0].PerfEventAttr.Sample_type &^= unix.PERF_SAMPLE_STACK_USER | unix.PERF_SAMPLE_REGS_USER
 	r.records = []perfring.Record{sessiontest.RawRecord(perfring.RecordSwitch, 5, 1)}
 	var notes []string
-	output, _, err := convertBytes(t, r.file(), func(o *ConvertOptions) {
+	output, _, err := convertBytes(t, r.file(), func(o *Options) {
 		o.Note = func(s string) { notes = append(notes, s) }
 	})
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "no raw stacks") {
@@ -671,7 +671,7 @@ func FuzzConvert(f *testing.F) {
 	to := filepath.Join(f.TempDir(), "out") // making a folder takes as long as converting an input
 	f.Fuzz(inputs.Many(f, func(t *testing.T, input []byte, jobs int) {
 		defer costs.For(len(input)).Check(t)()
-		output, out, err := convertBytes(t, input, func(o *ConvertOptions) { o.Output, o.Jobs = to, 1+jobs&1 })
+		output, out, err := convertBytes(t, input, func(o *Options) { o.Output, o.Jobs = to, 1+jobs&1 })
 		os.Remove(to)
 		if out.Started && err == nil {
 			file := inMemory(t, output)
