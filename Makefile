@@ -140,7 +140,7 @@ test-sid: bin/unspool ## the tests that use perf, with perf, Hotspot and samply 
 	bench/sysprof/commands dist/_sysprof/sid dist/_sysprof/commands; \
 	export PATH="$(CURDIR)/dist/_sysprof/commands:$$PATH"; \
 	$(GO) test -ldflags=-w -count=1 -vet=off -v -p 1 -parallel 6 -run '$(SID_TESTS)' ./capture/perfdata \
-		./capture/profile ./capture ./cmd/unspool 2>&1 | tee dist/sid.log | awk -f .ci/digest.awk
+		./capture/profile ./capture/session ./capture/live ./capture/recorded ./cmd/unspool 2>&1 | tee dist/sid.log | awk -f .ci/digest.awk
 
 # What depends on the kernel, and not on how fast the machine is, by the kernels of these releases of Debian.
 KERNELS      ?= trixie
@@ -193,7 +193,7 @@ bench-fuzz: ## give every fuzz target INPUTS=10000000 inputs, or what FUZZLIMIT=
 
 attacks: bin/unspool ## run the attacks in bold of bench/ATTACKS.md, one at a time, and print what they measure
 	@UNSPOOL_LANE=machine UNSPOOL_BINARY='$(CURDIR)/bin/unspool' CGO_ENABLED=0 $(GO) test -count=1 -v -timeout 30m -p 1 -parallel 1 \
-		-run '$(ATTACKS)' ./cmd/unspool ./capture ./capture/symbols ./unwind ./unwind/image | \
+		-run '$(ATTACKS)' ./cmd/unspool ./capture/live ./capture/symbols ./unwind ./unwind/image | \
 	grep --line-buffered -v '^=== \|^edges: '
 
 bench: ## measure the speed of walks, convert and record on real programs, which it installs, and write bench/SPEED.md

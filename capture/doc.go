@@ -1,13 +1,9 @@
-// Package capture records and converts: it takes PERF_RECORD_* bytes from a source, follows the address
-// spaces of the processes in them, unwinds the stack copy of every sample, splices the result into the
-// sample's callchain and hands the record on without registers and stack. The records are specified in
-// include/uapi/linux/perf_event.h and perf_event_open(2).
+// Package capture holds the rooms of a recording: it has no code of its own.
 //
-//	source ──▶ [Session.Record] ──▶ [Sink]
-//	perfring    vmas, unwind         capture/perfdata
+//	live, recorded ─▶ session ─▶ counts
 //
-// A [Session] works alike on records from a live ring and from a file. [Record] is the live case, from
-// opening the events to the last feature section; [Convert] and [Walk] read a recording. Stack bytes stay
-// where the kernel put them, in the ring, and are overwritten there. What a [Sink] is given is valid for the
-// call only: it copies what it keeps.
+// Package session turns records with raw stacks into records with callchains. Package live gives it records as they are
+// made, and package recorded those of recordings that exist; package counts says what came of it. What reads recordings
+// stands beside them: view and format on profile on symbols, and verdict, which also records. All of them read and
+// write by perfdata and output, and leave what takes rights to rights.
 package capture

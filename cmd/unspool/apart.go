@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	outfile "unspool/capture/output"
 	"unspool/capture/rights/sandbox"
 	"unspool/vmas/process"
@@ -180,7 +180,7 @@ func passOn(asked <-chan os.Signal, to *os.File, ended <-chan struct{}) {
 }
 
 // beSpooled prepares the process that records. The caller closes o.Place.
-func (f *recordFlags) beSpooled(o *capture.Options) (err error) {
+func (f *recordFlags) beSpooled(o *live.Options) (err error) {
 	unix.CloseOnExec(f.spool.asked)
 	o.Output = f.spool.path
 	o.CommandLine = slices.Delete(slices.Clone(o.CommandLine), 2, 3)
@@ -200,7 +200,7 @@ func (f *recordFlags) toldBesides(besides []byte) {
 }
 
 // recordSpool is run by the process that records.
-func (f *recordFlags) recordSpool(o capture.Options) (status int, err error) {
+func (f *recordFlags) recordSpool(o live.Options) (status int, err error) {
 	if err := f.beSpooled(&o); err != nil {
 		return statusFailure, err
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"os"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	outfile "unspool/capture/output"
 	"unspool/capture/session"
 	"unspool/capture/verdict/compare"
@@ -77,7 +77,7 @@ func (f *compareFlags) recordSpool(command []string, trials *session.SizeTrials)
 }
 
 // pairOptions turns flags into what capture is asked to do.
-func (f *compareFlags) pairOptions(command []string, trials *session.SizeTrials) (capture.Options, error) {
+func (f *compareFlags) pairOptions(command []string, trials *session.SizeTrials) (live.Options, error) {
 	o, err := f.options(command)
 	o.Pairs, o.Watcher = true, trials
 	o.Compress = 1 // two callchains for each sample, in a temporary file
@@ -104,7 +104,7 @@ func (f *compareFlags) measure() *compare.Costs {
 }
 
 // recordPairs records, and reports whether there is a recording.
-func (f *compareFlags) recordPairs(o capture.Options) (started bool, err error) {
+func (f *compareFlags) recordPairs(o live.Options) (started bool, err error) {
 	line := f.statusLine()
 	o.Progress = line.update
 	if !f.quiet {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	outfile "unspool/capture/output"
 	"unspool/capture/rights/opener"
 	"unspool/capture/rights/sandbox"
@@ -46,7 +46,7 @@ type confinement struct {
 }
 
 // confine makes a recording give up its rights once it has begun, but for what it asks an opener for.
-func (f *recordFlags) confine(o *capture.Options, stats *outfile.Place) (*confinement, error) {
+func (f *recordFlags) confine(o *live.Options, stats *outfile.Place) (*confinement, error) {
 	c := &confinement{}
 	if !f.sandbox {
 		return c, nil
@@ -78,9 +78,9 @@ func (c *confinement) lacks(unfiltered error) {
 
 // recordPrivileged records with the capabilities that the program's file has, if it has any. Before and
 // after, what the user names is opened without them.
-func recordPrivileged(ctx context.Context, o capture.Options) (out capture.Outcome, err error) {
+func recordPrivileged(ctx context.Context, o live.Options) (out live.Outcome, err error) {
 	err = raised(func() (err error) {
-		out, err = capture.Record(ctx, o)
+		out, err = live.Record(ctx, o)
 		return err
 	})
 	return out, err

@@ -19,7 +19,7 @@ import (
 
 // perf as a front end: what it records in its several ways is converted, and perf finds in the result the
 // samples and the stacks that it finds itself in the raw copies. There is no test with AUX data, for which a
-// machine needs Intel PT or the like: the tests of package capture make such records.
+// machine needs Intel PT or the like: the tests of package recorded make such records.
 
 // frontName is what the program is called that these tests record, and no others, which run at the same time.
 const frontName = "burn-for-perf"

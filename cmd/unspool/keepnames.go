@@ -5,7 +5,7 @@ import (
 	"math"
 	"os"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	outfile "unspool/capture/output"
 	"unspool/capture/rights/buildidcache"
 )
@@ -20,7 +20,7 @@ type keptNames struct {
 }
 
 // keepNames makes a recording keep the files whose names are wanted.
-func (f *recordFlags) keepNames(o *capture.Options) (k keptNames, err error) {
+func (f *recordFlags) keepNames(o *live.Options) (k keptNames, err error) {
 	if f.exports() && f.symbols {
 		o.Sampled, o.KeepFiles = f.handOn, math.MaxInt64
 		return k, nil
@@ -53,7 +53,7 @@ func (k keptNames) tell(quiet bool) {
 }
 
 // handOn gives files to who looks names up: the process that this one records for, if there is one.
-func (f *recordFlags) handOn(sampled []capture.SampledFile, _ bool) {
+func (f *recordFlags) handOn(sampled []live.SampledFile, _ bool) {
 	var files []*os.File
 	for _, s := range sampled {
 		files = append(files, s.File)

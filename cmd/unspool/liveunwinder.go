@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
 	"unspool/capture/format/syscap"
+	"unspool/capture/live"
 	"unspool/capture/output/human"
 	"unspool/perfring"
 )
@@ -120,7 +120,7 @@ func (f *unwinderFlags) run() error {
 	defer stop()
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // a reader that goes away is the end, not a failure
 
-	o := capture.Options{
+	o := live.Options{
 		AllCPUs: true, Adopted: source, StackSize: f.stackSize, MaxStack: defaultMaxStack, RaisePriority: true,
 		Note: func(s string) { say("%s", s) },
 	}
@@ -147,8 +147,8 @@ func (f *unwinderFlags) run() error {
 }
 
 // record records until something is written to the eventfd or the reader has gone.
-func (f *unwinderFlags) record(ctx context.Context, o capture.Options) error {
-	told, err := capture.UntilTold(ctx, f.event, f.capture)
+func (f *unwinderFlags) record(ctx context.Context, o live.Options) error {
+	told, err := live.UntilTold(ctx, f.event, f.capture)
 	if err != nil {
 		return err
 	}

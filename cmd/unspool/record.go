@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
-	"unspool/capture/control"
 	"unspool/capture/counts"
+	"unspool/capture/live"
+	"unspool/capture/live/control"
 	outfile "unspool/capture/output"
 	"unspool/capture/rights/priority"
 	"unspool/perfring"
@@ -88,7 +88,7 @@ recording and leaves a complete file.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var err error
 			*status, err = f.record(args)
-			var missing *capture.CommandError
+			var missing *live.CommandError
 			if errors.As(err, &missing) && f.compress == 1 && numeric(args[0]) {
 				err = fmt.Errorf("%w; the level of -z is given as -z=%s", err, args[0])
 			}
@@ -160,8 +160,8 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 }
 
 // options turns flags into what capture is asked to do.
-func (f *recordFlags) options(command []string) (o capture.Options, err error) {
-	o = capture.Options{
+func (f *recordFlags) options(command []string) (o live.Options, err error) {
+	o = live.Options{
 		Command: command,
 		Freq:    uint64(f.freq), Period: uint64(f.period),
 		StackSize: int(f.stackSize), MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, RaisePriority: true,
@@ -287,7 +287,7 @@ func (f *recordFlags) record(command []string) (status int, err error) {
 }
 
 // export records, and writes the recording in another format when it is over.
-func (f *recordFlags) export(o capture.Options, to, stats *outfile.Place) (status int, err error) {
+func (f *recordFlags) export(o live.Options, to, stats *outfile.Place) (status int, err error) {
 	recorded, folder, err := spool(to)
 	if err != nil {
 		return statusFailure, err
@@ -349,7 +349,7 @@ func (f *recordFlags) writeConfined(recorded *outfile.Place, folder string, to *
 
 // run records and sums up; it reports whether there is a recording. Errors are returned
 // after the summary of what could be recorded all the same.
-func (f *recordFlags) run(o capture.Options, stats *outfile.Place) (started bool, status int, err error) {
+func (f *recordFlags) run(o live.Options, stats *outfile.Place) (started bool, status int, err error) {
 	var line *statusLine
 	o.Warn = func(s string) { say("%s", s) }
 	if !f.quiet {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	outfile "unspool/capture/output"
 	"unspool/capture/rights/opener"
 )
@@ -99,7 +99,7 @@ func (f *rotationFlags) check(output string, exports bool) error {
 }
 
 // rotation has several files be written, whose names begin with that of a place; nil for one file only. end ends it.
-func (f *rotationFlags) rotation(to *outfile.Place) (r *capture.Rotation, end func(), err error) {
+func (f *rotationFlags) rotation(to *outfile.Place) (r *live.Rotation, end func(), err error) {
 	if !f.rotates() {
 		return nil, func() {}, nil
 	}
@@ -114,7 +114,7 @@ func (f *rotationFlags) rotation(to *outfile.Place) (r *capture.Rotation, end fu
 	asked, passed, ended := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(asked, syscall.SIGUSR2)
 	go pass(asked, passed, ended)
-	r = &capture.Rotation{
+	r = &live.Rotation{
 		Place: to, Most: f.most, Asked: passed,
 		Size: int64(f.when.size), Every: time.Duration(f.when.every), Last: time.Duration(f.last),
 	}
@@ -141,7 +141,7 @@ func pass(from <-chan os.Signal, to chan<- struct{}, ended <-chan struct{}) {
 }
 
 // handOver leaves the files to the opener.
-func handOver(r *capture.Rotation, c *opener.Client) error {
+func handOver(r *live.Rotation, c *opener.Client) error {
 	if r == nil {
 		return nil
 	}

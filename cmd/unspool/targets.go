@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	"unspool/perfring"
 )
 
@@ -85,7 +85,7 @@ func (f *targetFlags) check() error {
 
 // targets looks up what the options name. The processes are known already if another process has looked them
 // up.
-func (f *targetFlags) targets(o *capture.Options, known []int, quiet bool) (err error) {
+func (f *targetFlags) targets(o *live.Options, known []int, quiet bool) (err error) {
 	if f.cpus != "" {
 		if o.CPUs, err = perfring.ParseCPUs(f.cpus); err != nil {
 			return fmt.Errorf("-C: %w", err)

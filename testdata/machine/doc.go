@@ -1,5 +1,5 @@
 // Package machine simulates a machine that is recorded: CPUs, processes with threads and real stacks, /proc, files,
-// the kernel's rings, and what goes wrong with all of these. The session of package capture runs on it as on a real
+// the kernel's rings, and what goes wrong with all of these. The session of package session runs on it as on a real
 // one, and every sample that it hands on is held against the stack that the thread had.
 //
 // Everything is drawn from one number, the seed, and time is simulated, so a failure is a number that anybody can run

@@ -47,7 +47,7 @@ var Faults = []string{
 	"exits",     // samples of tasks that have exited
 }
 
-// Outputs are where a recording can go: to the judge alone, by the session; and by capture.Record also to a file, to
+// Outputs are where a recording can go: to the judge alone, by the session; and by live.Record also to a file, to
 // several files by turns, and to a file that has the last of it.
 var Outputs = []string{"judge", "file", "segments", "flight"}
 

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
 	"unspool/capture/counts"
+	"unspool/capture/live"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/session"
@@ -197,7 +197,7 @@ func (r *run) last() {
 
 // record runs a recording, from its beginning to its files.
 func (r *run) record(folder string) {
-	o := capture.Options{
+	o := live.Options{
 		AllCPUs: true, Source: r.source, Processes: access{r.Machine}, StackSize: r.plan.Copy, MaxStack: r.most,
 		NoJoin: !r.plan.Join, Duration: r.plan.Time, Watcher: r.judge,
 	}
@@ -211,11 +211,11 @@ func (r *run) record(folder string) {
 	case "file":
 		o.Place = place
 	case "segments":
-		o.Rotation = &capture.Rotation{Place: place, Most: 100, Every: r.plan.Time / 5}
+		o.Rotation = &live.Rotation{Place: place, Most: 100, Every: r.plan.Time / 5}
 	case "flight":
-		o.Rotation = &capture.Rotation{Place: place, Most: 100, Last: r.plan.Time / 3}
+		o.Rotation = &live.Rotation{Place: place, Most: 100, Last: r.plan.Time / 3}
 	}
-	out, err := capture.Record(context.Background(), o)
+	out, err := live.Record(context.Background(), o)
 	r.check("record", err)
 	if took := time.Since(r.began); took > r.plan.Time+mostStall+mostEnd {
 		r.res.problem("the recording took %v", took)

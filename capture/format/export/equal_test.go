@@ -20,7 +20,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -110,7 +110,7 @@ func recordWork(t *testing.T) string {
 	t.Helper()
 	program := programs.BuildFile(t, "testdata/work.cc", "-g")
 	path := filepath.Join(t.TempDir(), "perf.data")
-	out, err := capture.Record(context.Background(), capture.Options{Command: []string{program},
+	out, err := live.Record(context.Background(), live.Options{Command: []string{program},
 		Events: []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
 			Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}},
 		Period: 1, StackSize: 8192, MaxStack: 2048, Output: path})

@@ -25,7 +25,7 @@ type LiveOptions struct {
 // its mappings; then what happens, in the order of time. A process that nothing was written of is described
 // ahead of its first sample. Names of functions are left to Sysprof.
 //
-// It is a capture.StreamOutput. Its memory depends on how many processes there are, and on what waits for the
+// It is a live.StreamOutput. Its memory depends on how many processes there are, and on what waits for the
 // reader, of which there is a bounded amount.
 type Live struct {
 	frames  // one at a time

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture"
 	"unspool/capture/counts"
+	"unspool/capture/live"
 	"unspool/capture/perfdata"
 	"unspool/capture/session"
 	"unspool/capture/symbols"
@@ -55,7 +55,7 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer null.Close()
-			_, err = capture.Record(ctx, capture.Options{
+			_, err = live.Record(ctx, live.Options{
 				Command: c.command, CommandStdout: null, Period: 1, StackSize: 16384, MaxStack: 256,
 				Watcher: &identities{Checker: checker, t: t},
 				Events: []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,

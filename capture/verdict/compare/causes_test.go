@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	"unspool/capture/verdict/compare"
 )
 
@@ -14,27 +14,27 @@ func TestCauses(t *testing.T) {
 	causes := buildProgram(t, "causes", everywhere...)
 	for _, c := range []struct {
 		name    string
-		options capture.Options
+		options live.Options
 		program string // an argument of the program causes, if not a path
 		class   compare.Class
 		leaf    string // where the page faults are
 		blamed  string // function
 		lost    int
 	}{
-		{"frame pointers everywhere", capture.Options{}, "s", compare.Same, "spin", "", 0},
-		{"a leaf without one", capture.Options{}, "b", compare.LeafCaller, "bare", "bare", 1},
-		{"a leaf with one on other paths only", capture.Options{}, buildProgram(t, "shrink", withFP...),
+		{"frame pointers everywhere", live.Options{}, "s", compare.Same, "spin", "", 0},
+		{"a leaf without one", live.Options{}, "b", compare.LeafCaller, "bare", "bare", 1},
+		{"a leaf with one on other paths only", live.Options{}, buildProgram(t, "shrink", withFP...),
 			compare.LeafCaller, "often", "often", 1},
-		{"a function without one", capture.Options{}, "p", compare.Middle, "spin", "passing", 1},
-		{"a leaf that counts in BP", capture.Options{}, "z", compare.Early, "zero", "zero", 3},
-		{"a leaf that has a pointer in BP", capture.Options{}, "a", compare.Astray, "astray", "astray", 3},
-		{"deeper than the kernel's chains", capture.Options{}, "d", compare.Cut, "spin", "", 176},
-		{"deeper than the copy, which the kernel's chain completes", capture.Options{StackSize: 8192}, "w",
+		{"a function without one", live.Options{}, "p", compare.Middle, "spin", "passing", 1},
+		{"a leaf that counts in BP", live.Options{}, "z", compare.Early, "zero", "zero", 3},
+		{"a leaf that has a pointer in BP", live.Options{}, "a", compare.Astray, "astray", "astray", 3},
+		{"deeper than the kernel's chains", live.Options{}, "d", compare.Cut, "spin", "", 176},
+		{"deeper than the copy, which the kernel's chain completes", live.Options{StackSize: 8192}, "w",
 			compare.Same, "spin", "", 0},
-		{"deeper than the copy", capture.Options{StackSize: 8192, Strict: true}, "w", compare.Cut, "spin", "", 0},
-		{"a frame pointer where there is no CFI", capture.Options{}, "u", compare.Same, "unlisted", "", 0},
-		{"the same by CFI alone", capture.Options{Strict: true}, "u", compare.DWARFStops, "unlisted", "", 0},
-		{"neither", capture.Options{Strict: true}, "n", compare.BothStop, "unlisted_zero", "", 0},
+		{"deeper than the copy", live.Options{StackSize: 8192, Strict: true}, "w", compare.Cut, "spin", "", 0},
+		{"a frame pointer where there is no CFI", live.Options{}, "u", compare.Same, "unlisted", "", 0},
+		{"the same by CFI alone", live.Options{Strict: true}, "u", compare.DWARFStops, "unlisted", "", 0},
+		{"neither", live.Options{Strict: true}, "n", compare.BothStop, "unlisted_zero", "", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := c.options

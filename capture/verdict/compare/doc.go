@@ -1,5 +1,5 @@
 // Package compare compares two stacks of the same samples: the user stack as CFI unwinds it, and as a walk
-// along frame pointers shows it. A recording made for it (capture.Options.Pairs) has both for every sample;
+// along frame pointers shows it. A recording made for it (live.Options.Pairs) has both for every sample;
 // how it stores them is described at perfdata.Walked. What differs between two recordings says package
 // difference.
 //

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	"unspool/capture/profile"
 	"unspool/capture/recorded"
 	"unspool/capture/verdict/compare"
@@ -129,7 +129,7 @@ func TestSignalHandler(t *testing.T) {
 func TestPython(t *testing.T) {
 	const python = "/usr/bin/python3"
 	need(t, python)
-	c := record(t, capture.Options{RingPages: 64 << 20 / os.Getpagesize(), Command: []string{python, "-ISc",
+	c := record(t, live.Options{RingPages: 64 << 20 / os.Getpagesize(), Command: []string{python, "-ISc",
 		"sorted(str(i) for i in range(1000))"}})
 	c.agrees(t)
 	c.blames(t, "python3.", 50)
@@ -141,7 +141,7 @@ func TestMachinePythonWithoutFramePointers(t *testing.T) {
 	lane.Machine(t, 0.95)
 	const python = "/usr/bin/python3"
 	need(t, python)
-	c := recordTimed(t, capture.Options{Command: []string{python, "-c", `
+	c := recordTimed(t, live.Options{Command: []string{python, "-c", `
 def fib(n):
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 while True:
@@ -227,7 +227,7 @@ func TestMachineGoWithFramePointers(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	c := recordTimed(t, capture.Options{Command: []string{filepath.Join(dir, "program")}})
+	c := recordTimed(t, live.Options{Command: []string{filepath.Join(dir, "program")}})
 	c.agrees(t)
 	c.wants(t, compare.Same, 30)
 	c.blames(t, "program", 90)
@@ -248,7 +248,7 @@ func TestMachineGoWithFramePointers(t *testing.T) {
 func TestMachineNodeWithFramePointers(t *testing.T) {
 	lane.Machine(t, 0.95)
 	need(t, "node")
-	c := recordTimed(t, capture.Options{Duration: 2 * time.Second, Command: []string{"node", "-e", `
+	c := recordTimed(t, live.Options{Duration: 2 * time.Second, Command: []string{"node", "-e", `
 function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2) }
 for (;;) { fib(20); [...Array(300).keys()].map(String).sort() }
 `}})
@@ -337,7 +337,7 @@ func TestMachineAllCPUsLoseNothing(t *testing.T) {
 	for range 2 {
 		programs.Start(t, program, 60)
 	}
-	c := recordTimed(t, capture.Options{AllCPUs: true, RaisePriority: true, RingPages: 64 << 20 / os.Getpagesize(),
+	c := recordTimed(t, live.Options{AllCPUs: true, RaisePriority: true, RingPages: 64 << 20 / os.Getpagesize(),
 		Duration: 2 * time.Second})
 	lost := c.outcome.Stats.Lost
 	lane.Figure(t, "%d lost of %d", lost, c.Samples)

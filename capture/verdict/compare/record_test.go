@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -28,7 +28,7 @@ type compared struct {
 	*compare.Comparison
 	sym     *symbols.Symbolizer
 	path    string
-	outcome capture.Outcome
+	outcome live.Outcome
 }
 
 func buildProgram(t *testing.T, name string, flags ...string) string {
@@ -62,7 +62,7 @@ func need(t *testing.T, tools ...string) {
 const enough = 100
 
 // record records page faults in user mode, with pairs, and compares.
-func record(t *testing.T, o capture.Options) *compared {
+func record(t *testing.T, o live.Options) *compared {
 	t.Helper()
 	o.Events = []perfring.Event{{Name: "page-faults", Type: unix.PERF_TYPE_SOFTWARE,
 		Config: unix.PERF_COUNT_SW_PAGE_FAULTS, ExcludeKernel: true, ExcludeHV: true}}
@@ -78,7 +78,7 @@ func record(t *testing.T, o capture.Options) *compared {
 }
 
 // recordTimed records by the clock.
-func recordTimed(t *testing.T, o capture.Options) *compared {
+func recordTimed(t *testing.T, o live.Options) *compared {
 	t.Helper()
 	o.Freq = 999
 	if o.Duration == 0 {
@@ -87,7 +87,7 @@ func recordTimed(t *testing.T, o capture.Options) *compared {
 	return recordOnce(t, o)
 }
 
-func recordOnce(t *testing.T, o capture.Options) *compared {
+func recordOnce(t *testing.T, o live.Options) *compared {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
@@ -103,7 +103,7 @@ func recordOnce(t *testing.T, o capture.Options) *compared {
 	}
 	defer null.Close()
 	o.CommandStdout = null
-	out, err := capture.Record(context.Background(), o)
+	out, err := live.Record(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func (c *compared) blamedAt(g *compare.Group) int32 {
 
 func run(t *testing.T, command ...string) *compared {
 	t.Helper()
-	return record(t, capture.Options{Command: command})
+	return record(t, live.Options{Command: command})
 }
 
 // onlyCode checks that every word of the recorded user stacks is an address in executable memory: other words

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	"unspool/capture/output/human"
 	"unspool/perfring"
 
@@ -55,7 +55,7 @@ func record(what Tried) (t Trial, err error) {
 		return t, err
 	}
 	defer nothing.Close()
-	o := capture.Options{
+	o := live.Options{
 		Duration: tryFor, MaxStack: 2048, Output: os.DevNull, CommandStdout: nothing,
 		Command: busy, AllCPUs: what == Everything, Note: t.note,
 	}
@@ -73,7 +73,7 @@ func record(what Tried) (t Trial, err error) {
 		}()
 		o.Command, o.PIDs = nil, []int{running.Process.Pid}
 	}
-	out, err := capture.Record(context.Background(), o)
+	out, err := live.Record(context.Background(), o)
 	s := &out.Stats
 	t.Samples, t.User, t.Complete, t.Denied, t.Outside = s.Samples, s.User, s.Complete(), s.Denied, s.Outside()
 	return t, err

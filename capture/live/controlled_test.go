@@ -1,4 +1,4 @@
-package capture
+package live
 
 import (
 	"bufio"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"unspool/capture/control"
+	"unspool/capture/live/control"
 	"unspool/perfring"
 	"unspool/testdata/programs"
 )

@@ -1,11 +1,11 @@
-package capture
+package live
 
 import (
 	"fmt"
 	"sync/atomic"
 	"time"
 
-	"unspool/capture/control"
+	"unspool/capture/live/control"
 	"unspool/perfring"
 )
 

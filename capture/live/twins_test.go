@@ -1,4 +1,4 @@
-package capture_test
+package live_test
 
 import (
 	"os/exec"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture"
+	"unspool/capture/live"
 	"unspool/testdata/programs"
 	"unspool/unwind"
 )
@@ -28,11 +28,11 @@ func TestTwinsOfOneBuildID(t *testing.T) {
 	}
 	both := []*programs.Process{programs.StartCounted(t, program, counted), programs.StartCounted(t, twin, counted)}
 	path := filepath.Join(t.TempDir(), "perf.data")
-	options := capture.Faults(capture.Options{StackSize: 16 << 10, MaxStack: 2048, Output: path})
+	options := live.Faults(live.Options{StackSize: 16 << 10, MaxStack: 2048, Output: path})
 	for _, p := range both {
 		options.PIDs = append(options.PIDs, p.Process.Pid)
 	}
-	out := capture.RecordControlled(t, options, func(func()) {
+	out := live.RecordControlled(t, options, func(func()) {
 		for _, p := range both {
 			p.Continue()
 		}

@@ -1,4 +1,4 @@
-package capture_test
+package live_test
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"unspool/capture"
 	"unspool/capture/counts"
+	"unspool/capture/live"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
@@ -76,7 +76,7 @@ func matchCounted(t *testing.T, proc *programs.Process, counting string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
 	var notes []string
-	out := capture.RecordControlled(t, capture.Faults(capture.Options{
+	out := live.RecordControlled(t, live.Faults(live.Options{
 		PIDs: []int{proc.Process.Pid}, StackSize: 65528, MaxStack: 2048, Output: path,
 		Note: func(s string) { notes = append(notes, s) },
 		Progress: func(st *counts.Stats) {

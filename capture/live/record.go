@@ -1,4 +1,4 @@
-package capture
+package live
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"unspool/capture/control"
 	"unspool/capture/counts"
+	"unspool/capture/live/control"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/rights/opener"
