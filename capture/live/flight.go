@@ -101,6 +101,31 @@ func (f *flight) due() bool {
 	return p.bytes-p.stated >= f.most/partsKept || time.Since(p.began) >= f.rotation.Last/partsKept
 }
 
+// begin keeps what each file begins with.
+func (f *flight) begin(describe func(Output) error) error {
+	f.begins = describe
+	return nil
+}
+
+// rotate writes what is kept if that is asked for, and begins the next part if it is time.
+func (f *flight) rotate(r *recording, over func() bool) error {
+	if f.rotation.asked.Swap(false) {
+		r.completeFile()
+		if err := f.dump(true); err != nil {
+			r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
+		} else {
+			r.note(fmt.Sprintf("the last of the recording is in %s", f.rotation.last()))
+		}
+	}
+	f.stated(r.session.Told())
+	// After a drain that took long, parts would be forgotten that are of the last before the end.
+	if f.due() && !over() {
+		r.tellCommandLines()
+		return r.session.Restate(f.next)
+	}
+	return nil
+}
+
 // stated notes how many bytes of the part say what was known of processes. They do not count as recorded, so that they
 // do not have the next part begin at once.
 func (f *flight) stated(bytes int) { f.parts[len(f.parts)-1].stated = bytes }

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"context"
 	"encoding/binary"
 	"testing"
 	"time"
@@ -81,10 +80,8 @@ func TestFlightForgetsNothingAtTheEnd(t *testing.T) {
 	for i := range f.parts {
 		f.parts[i].began = time.Now().Add(time.Duration(i-8) * 250 * time.Millisecond)
 	}
-	ctx, end := context.WithCancel(t.Context())
-	end()
-	r := &recording{Options: Options{Rotation: f.rotation}, writer: f, session: &session.Session{}}
-	if err := r.rotate(ctx); err != nil || len(f.parts) != 5 {
+	ends := func() bool { return true }
+	if err := f.rotate(&recording{session: &session.Session{}}, ends); err != nil || len(f.parts) != 5 {
 		t.Errorf("%d of 5 parts are left: %v", len(f.parts), err)
 	}
 }

@@ -81,7 +81,7 @@ func (r *recording) outrunTask(rec perfring.Record) {
 
 // lowerPriority restores the ordinary priority, and notes in the statistics which one the recording had.
 func (r *recording) lowerPriority() {
-	r.boundOpener()
+	r.opener.bound()
 	r.session.Stats.Priority = "ordinary"
 	if r.priority != nil {
 		r.session.Stats.Priority = r.priority.String()

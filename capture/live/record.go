@@ -4,115 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
-	"runtime"
 	"strconv"
-	"sync/atomic"
-	"syscall"
 	"time"
 
 	"unspool/capture/counts"
-	"unspool/capture/live/control"
-	"unspool/capture/output"
 	"unspool/capture/perfdata"
-	"unspool/capture/rights/opener"
 	"unspool/capture/session"
 	"unspool/capture/session/commandlines"
 	"unspool/capture/session/generators"
 	"unspool/perfring"
-	"unspool/unwind/image"
 	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
 )
-
-// Options are the settings of [Record].
-type Options struct {
-	AllCPUs bool
-	PIDs    []int
-	// PIDsMayEnd means that processes of PIDs that have ended before they are recorded are no error, but for all.
-	PIDsMayEnd bool
-
-	TIDs    []int    // of PIDs, only these threads; nil: all
-	CPUs    []int    // only what runs on these CPUs; nil: on all
-	Cgroup  *os.File // of AllCPUs, only what is in the cgroup of this directory
-	Command []string // run while recording; recorded itself unless AllCPUs or PIDs are set
-
-	Events        []perfring.Event // none: cycles, or cpu-clock
-	Freq, Period  uint64           // samples a second, or events a sample; 0, 0: the default
-	RingPages     int              // 0: see perfring.Options
-	StackSize     int              // bytes of stack to copy; 0: see perfring.Options
-	MaxStack      int              // frames of a user stack
-	Strict        bool             // CFI only
-	NoJoin        bool             // stacks that the copy cuts off are not completed: see package unwind/link
-	Pairs         bool             // for package compare: each stack is followed by that of frame pointers
-	RaisePriority bool             // with priority over the recorded processes, if that is permitted
-	Delay         time.Duration    // until samples are taken; below 0: until Control says so
-	Duration      time.Duration    // 0: until the command or the processes end, or until stopped
-
-	CommandStdout *os.File // nil: our own
-
-	// Opener, if set, reads the processes and does everything else that needs rights once the events are
-	// open. Confine is called then to give up the rights of this process; unfiltered says why the opener has
-	// kept more rights than it needs, nil if it has not. Before that, Grant, if set, tells the opener what else
-	// it is to do later.
-	Opener  *opener.Client
-	Grant   func() error
-	Confine func(unfiltered error)
-
-	// Sampled, if set, is given the files in which frames were, which it closes: when the recording ends, which is
-	// last, and, of one that is written to several files, whenever one is complete. Files that no process maps any more
-	// are kept for that, of KeepFiles bytes at most.
-	Sampled   func(files []SampledFile, last bool)
-	KeepFiles int64
-
-	// CommandLines has those of sampled processes be recorded, without secrets.
-	CommandLines bool
-
-	// Control, if set, says when samples are taken, and when the recording ends. It belongs to the caller.
-	Control *control.Control
-
-	// Watcher, if set, is given all that is written, with how each frame was found.
-	Watcher session.Watcher
-
-	// Adopted, if set, has the events: somebody else has opened them on all CPUs, and enables and disables them.
-	// The recording closes it. To is where it goes then, instead of a file.
-	Adopted *perfring.Source
-	To      StreamOutput
-
-	// Source, if set, has the events of a machine that is simulated, and Processes are its processes.
-	Source    *perfring.Source
-	Processes process.Access
-
-	Output      string        // file, "-" for stdout
-	Place       *output.Place // what Output leads to, if it has been resolved already
-	Rotation    *Rotation     // instead of Output and Place
-	Compress    int           // zstd level, 0 for none
-	CommandLine []string      // of unspool, for the file's header
-	Version     string        // likewise
-
-	// Note is called with a line for the user about what was done otherwise than asked. Warn is the same for what
-	// has failed, while the recording goes on; it may be nil.
-	Note, Warn func(string)
-	// Progress is called twice a second with the counts so far.
-	Progress func(*counts.Stats)
-}
-
-// A SampledFile is an open file in which frames were.
-type SampledFile = image.SampledFile
-
-// An Outcome is the result of a recording.
-type Outcome struct {
-	counts.Result
-	StackSize int // bytes of a stack that were copied at most
-	// ReadsRest means that the rest of stacks that are cut off is read when they are sampled.
-	ReadsRest bool
-	// TargetsEnded means that all processes or threads that were to be recorded have ended, not counting a command.
-	TargetsEnded bool
-	// ExitStatus is the command's own, 0 when there was none.
-	ExitStatus int
-}
 
 const (
 	wakeEvery  = 100 * time.Millisecond // a wake-up costs more than the work that it finds
@@ -143,7 +48,7 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 			return out, err
 		}
 	}
-	defer r.releaseOpener()
+	defer r.opener.release()
 	if err := r.open(); err != nil {
 		if r.command != nil {
 			r.command.cancel()
@@ -179,11 +84,12 @@ type recording struct {
 	command *command
 	source  *perfring.Source
 	writer  Output
+	files   files // the same, if it goes on in other files; else nil
 	session *session.Session
 	// generators are nil where somebody else has opened the events.
 	generators *generators.Set
 
-	openerGone atomic.Bool
+	opener openerLife
 
 	ending <-chan struct{} // closed when the recording is to end, even if something hangs
 	end    func()          // closes it
@@ -198,16 +104,11 @@ type recording struct {
 	began     time.Time
 	lastDrain uint64        // when it began, by [perfring.Source.Now]
 	busyCPU   time.Duration // CPU time used before the events were enabled
-	openCPU   time.Duration // CPU time of the opener, as last known
-
-	killOpener *process.Leash // nil without an opener
 }
 
-func (r *recording) open() (err error) {
-	if r.Opener != nil {
-		if r.killOpener, err = process.NewLeash(r.Opener.PID(), syscall.SIGKILL); err != nil {
-			return fmt.Errorf("prepare the end of the process that opens files: %w", err)
-		}
+func (r *recording) open() error {
+	if err := r.opener.begin(r.Opener); err != nil {
+		return err
 	}
 	if err := r.openSource(); err != nil {
 		return err
@@ -303,13 +204,16 @@ func (r *recording) create(events []perfring.Attr) (Output, error) {
 		Path: r.Output, Place: r.Place, Events: events,
 		CommandLine: commandlines.Mask(r.CommandLine), Version: r.Version, Compress: r.Compress, Stop: r.ending,
 	}
+	var err error
 	switch {
 	case r.Rotation != nil && r.Rotation.Last > 0:
-		return newFlight(r.Rotation, o)
+		r.files, err = newFlight(r.Rotation, o)
 	case r.Rotation != nil:
-		return createSegments(r.Rotation, o)
+		r.files, err = createSegments(r.Rotation, o)
+	default:
+		return perfdata.Create(o)
 	}
-	return perfdata.Create(o)
+	return r.files, err
 }
 
 // sink is the writer, with the watcher if there is one.
@@ -344,12 +248,12 @@ func (r *recording) run(ctx context.Context) error {
 	if err := r.confine(); err != nil {
 		return err
 	}
-	r.busyCPU = r.cpu()
+	r.busyCPU = r.opener.cpuTime()
 	r.began = time.Now()
 	r.out.Started = true
 	stop := context.AfterFunc(ctx, r.source.Wake)
 	defer stop()
-	defer r.watchOpener()()
+	defer r.opener.watch(r.ending, r.source.Wake)()
 	if r.Duration > 0 {
 		time.AfterFunc(r.Duration, r.end)
 	}
@@ -369,47 +273,11 @@ func (r *recording) run(ctx context.Context) error {
 	if err := r.loop(ctx); err != nil {
 		return err
 	}
-	if r.openerGone.Load() {
+	if r.opener.gone.Load() {
 		return errOpenerGone
 	}
 	r.out.TargetsEnded = r.command == nil && r.source.Done()
 	return nil
-}
-
-// watchOpener ends the recording when the opener is gone, and bounds what is waited for of it when the recording is
-// to end, until stop is called.
-func (r *recording) watchOpener() (stop func()) {
-	if r.Opener == nil {
-		return func() {}
-	}
-	over := make(chan struct{})
-	go func() {
-		select {
-		case <-r.Opener.Gone():
-			r.openerGone.Store(true)
-			r.source.Wake()
-		case <-r.ending:
-			r.boundOpener()
-		case <-over:
-		}
-	}()
-	return func() { close(over) }
-}
-
-// boundOpener gives the opener up when it has not answered for a while: it may be stopped, or hang. It is killed, as a
-// stopped one would stay for ever.
-func (r *recording) boundOpener() {
-	if r.Opener != nil {
-		r.Opener.Bound(graceToOpen, r.killOpener.Pull)
-	}
-}
-
-// releaseOpener lets go of the opener: whoever asks it from now on waits as long as it takes, and does not kill it.
-func (r *recording) releaseOpener() {
-	if r.Opener != nil {
-		r.Opener.Bound(0, nil)
-	}
-	r.killOpener.Close()
 }
 
 // describeKernel writes the kernel's mappings, which are only in files.
@@ -436,12 +304,8 @@ func (r *recording) describeKernel() error {
 		}
 		return nil
 	}
-	switch w := r.writer.(type) { // a confined process could not read the kernel's symbols again
-	case *segments:
-		w.begins = describe
-	case *flight:
-		w.begins = describe
-		return nil
+	if r.files != nil { // a confined process could not read the kernel's symbols again
+		return r.files.begin(describe)
 	}
 	return describe(r.writer)
 }
@@ -494,8 +358,10 @@ func (r *recording) loop(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := r.rotate(ctx); err != nil {
-			return err
+		if r.files != nil {
+			if err := r.files.rotate(r, func() bool { return r.over(ctx) }); err != nil {
+				return err
+			}
 		}
 		if now.After(report) && r.Progress != nil {
 			report = now.Add(counts.ProgressEvery)
@@ -509,283 +375,4 @@ func (r *recording) loop(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// wait waits until the rings are to be drained. New mappings wake it, so that files are opened while the
-// processes that map them exist.
-func (r *recording) wait(ctx context.Context, w *wakeups) error {
-	if r.session.SawGaps() {
-		r.early.begun = true
-	}
-	until := time.Now().Add(r.untilDrain())
-	if end := r.began.Add(r.Duration); r.Duration > 0 && end.Before(until) {
-		until = end
-	}
-	if at, waits := r.resumes(); waits && at.Before(until) {
-		until = at
-	}
-	if answer := time.Now().Add(perfring.Slack); r.sampling.pinged != 0 && answer.Before(until) {
-		until = answer
-	}
-	for {
-		if r.session.HasUnread() {
-			return nil
-		}
-		now := time.Now()
-		until = r.early.until(now, until)
-		// Adopted events wake for samples as well: for nothing, as long as no files are new.
-		hold := until.Sub(now)
-		if r.Adopted == nil || w.findsNew(now) {
-			hold = min(hold, w.due(now))
-		}
-		if hold > 0 {
-			if err := r.source.Pause(hold); err != nil {
-				return err
-			}
-			w.waited(r.source.Crowded())
-		}
-		timeout := max(0, time.Until(until))
-		if r.source.Pressing() {
-			timeout = 0
-		}
-		if err := r.source.Wait(timeout); err != nil {
-			return err
-		}
-		r.delayed(time.Since(now) - max(0, until.Sub(now)))
-		r.source.Peek(r.expect)
-		r.session.CommandLines().Read()
-		if r.opens {
-			r.opens = false
-			w.foundNew(time.Now())
-			// The files are opened now, as their processes may be about to end. Where none are, this would
-			// only wake a thread of the runtime, which would look for work in vain.
-			runtime.Gosched()
-		}
-		if r.source.Pressing() {
-			if left := leastDrain - time.Duration(r.source.Now()-r.lastDrain); left > 0 {
-				return r.source.Sleep(left)
-			}
-			return nil
-		}
-		if !time.Now().Before(until) || r.told() || r.over(ctx) {
-			return nil
-		}
-	}
-}
-
-// untilDrain is how long the next drain may wait.
-func (r *recording) untilDrain() time.Duration { return r.session.DrainEvery(r.drainEvery()) }
-
-// expect looks at a record before it is taken.
-func (r *recording) expect(rec perfring.Record) {
-	if r.session.Expect(rec) {
-		r.opens = true
-	}
-	if t := rec.Type(); t == perfring.RecordFork || t == perfring.RecordComm {
-		r.early.begun = true
-	}
-	r.outrunTask(rec)
-}
-
-// record takes the next record from the rings. Now and then it looks ahead for new mappings, as their
-// processes may be about to end.
-func (r *recording) record(rec perfring.Record) error {
-	if r.records++; r.records%64 == 0 {
-		r.source.Peek(r.expect)
-	}
-	return r.session.Record(rec)
-}
-
-// drained lets the recording continue after a corrupt ring, whose content is lost: the user is told.
-func (r *recording) drained(err error) error {
-	if errors.Is(err, perfring.ErrCorrupt) {
-		r.note(err.Error())
-		return nil
-	}
-	return err
-}
-
-func (r *recording) over(ctx context.Context) bool {
-	switch {
-	case ctx.Err() != nil, r.sampling.stopped, r.openerGone.Load(), r.Duration > 0 && time.Since(r.began) >= r.Duration:
-		return true
-	case r.command != nil:
-		return r.command.ended()
-	}
-	return r.source.Done()
-}
-
-// measure updates the statistics that are measured rather than counted.
-func (r *recording) measure(now time.Time) {
-	st := &r.session.Stats
-	st.Command = commandlines.Mask(r.Command)
-	st.Duration = now.Sub(r.began)
-	st.CPU = r.cpu()
-	st.Busy = st.CPU - r.busyCPU
-	st.MaxRSS = counts.MaxRSS()
-	st.Lost = r.source.Lost()
-	st.Forgotten = r.session.Table().Forgotten()
-	st.LeftOut = r.session.Table().LeftOut()
-	st.OfflineCPUs = r.source.OfflineCPUs()
-	st.Written = uint64(r.writer.Written())
-}
-
-// finish completes the recording, ends the command if it still runs, which may take longer than the opener has,
-// and sums up.
-func (r *recording) finish() error {
-	err := r.complete()
-	if r.command != nil {
-		if cerr := r.endCommand(); err == nil {
-			err = cerr
-		}
-	}
-	r.session.Stats.CPU = r.cpu()
-	r.session.Stats.MaxRSS = counts.MaxRSS()
-	r.session.Stats.Written = uint64(r.writer.Written())
-	r.out.Stats = r.session.Stats
-	return err
-}
-
-// complete takes what is left in the rings, and completes the file.
-func (r *recording) complete() error {
-	r.boundOpener()
-	now := time.Now()
-	err := r.readLastCommandLines()
-	if r.Adopted == nil {
-		if derr := r.source.Disable(); err == nil {
-			err = derr
-		}
-	}
-	if ferr := r.drained(r.source.Flush(r.session.Record)); err == nil {
-		err = ferr
-	}
-	if ferr := r.session.Flush(); err == nil {
-		err = ferr
-	}
-	if ferr := r.session.EndCommandLines(); err == nil {
-		err = ferr
-	}
-	if ferr := r.answerPing(math.MaxUint64); err == nil {
-		err = ferr
-	}
-	r.measure(now)
-	if err == nil {
-		err = r.session.Lost(r.session.Stats.Lost, r.anyID())
-	}
-	r.session.TellBuildIDs()
-	r.keepMaps()
-	r.tellSampled(true)
-	if cerr := r.writer.Close(); err == nil {
-		err = cerr
-	}
-	return err
-}
-
-// keepMaps makes the recording keep the perf maps of what was sampled, and notes what generated code lacks.
-func (r *recording) keepMaps() {
-	g := r.generators
-	if g == nil {
-		return
-	}
-	defer g.Close()
-	g.Finish()
-	r.writer.KeepPerfMaps(g.Kept())
-	r.out.Trouble.Generated = g.Notes()
-}
-
-// readLastCommandLines reads command lines as long as records tell what else happens.
-func (r *recording) readLastCommandLines() error {
-	if !r.CommandLines {
-		return nil
-	}
-	err := r.drained(r.source.Drain(r.record))
-	r.session.CommandLines().Reread()
-	return err
-}
-
-// tellSampled hands the sampled files on, if they are asked for.
-func (r *recording) tellSampled(last bool) {
-	if r.Sampled != nil {
-		r.Sampled(r.session.Images().Files(), last)
-	}
-}
-
-// anyID is the ID of one of the events.
-func (r *recording) anyID() uint64 {
-	for _, a := range r.source.Attrs() {
-		if len(a.IDs) > 0 {
-			return a.IDs[0]
-		}
-	}
-	return 0
-}
-
-const (
-	graceToEnd  = 500 * time.Millisecond // after an interrupt from the terminal
-	graceToTerm = 3 * time.Second
-	graceToDie  = 5 * time.Second // after SIGKILL, which takes as long as the kernel takes to free its memory
-	// graceToOpen is how long the opener may take for an answer when the recording is to end.
-	graceToOpen = 5 * time.Second
-)
-
-// errOpenerGone is why a recording ends by itself.
-var errOpenerGone = errors.New("the process that opens files for this one was killed, so the recording ends here")
-
-// A NotEndedError means that the command has survived SIGKILL so far, or could not be sent it.
-type NotEndedError struct {
-	Command string
-	PID     int
-}
-
-func (e *NotEndedError) Error() string {
-	return fmt.Sprintf("%s (process %d) has not ended %v after SIGKILL: it has become another user's, its cgroup is "+
-		"frozen, or the kernel holds it", e.Command, e.PID, graceToDie)
-}
-
-// endCommand waits for the command to end, and ends it if it does not. An interrupt from the terminal reaches
-// the command directly.
-func (r *recording) endCommand() error {
-	c := r.command
-	if !c.started {
-		c.cancel()
-		return nil
-	}
-	defer c.release()
-	if r.out.ExitStatus != 0 { // it never ran
-		c.reap()
-		return nil
-	}
-	wait := func(d time.Duration) bool {
-		select {
-		case <-c.done:
-			return true
-		case <-time.After(d):
-			return false
-		}
-	}
-	timeUp := r.sampling.stopped || r.Duration > 0 && time.Since(r.began) >= r.Duration
-	if !c.ended() && (timeUp || !wait(graceToEnd)) {
-		c.term.Pull()
-		if !wait(graceToTerm) {
-			c.kill.Pull()
-			if !wait(graceToDie) {
-				return &NotEndedError{c.name, c.pid()}
-			}
-		}
-	}
-	c.reap()
-	r.out.ExitStatus = c.exitStatus()
-	if timeUp && c.status.Signaled() &&
-		(c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {
-		r.out.ExitStatus = 0 // it ended because we were asked to end it
-	}
-	return nil
-}
-
-// cpu is the CPU time of this process and of its opener.
-func (r *recording) cpu() time.Duration {
-	if r.Opener != nil {
-		r.openCPU = max(r.openCPU, r.Opener.CPU())
-	}
-	return counts.CPUTime() + r.openCPU
 }

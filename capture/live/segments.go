@@ -1,59 +1,11 @@
 package live
 
 import (
-	"context"
 	"fmt"
-	"path/filepath"
-	"sync/atomic"
 	"time"
 
-	"unspool/capture/output"
 	"unspool/capture/perfdata"
 )
-
-// A Rotation has a recording go on in another file from time to time. Each file can be read without the
-// others.
-type Rotation struct {
-	Place *output.Place // whose name the files have, with the date and time behind it
-	Most  int           // how many are kept, the last ones
-	Size  int64         // of a file's bytes, without what it begins with, after which the next begins; 0: any
-	Every time.Duration // the same for the time; 0: any
-
-	Asked <-chan struct{} // a value has the next one begin
-
-	// Last makes the recording keep the last of it, by time, in memory, and write a file only when that is asked
-	// for, and at the end.
-	Last time.Duration
-
-	kept  []string // paths of the last files
-	asked atomic.Bool
-}
-
-// into writes a recording to the next of the files.
-func (r *Rotation) into(o *perfdata.Options) {
-	o.Path, o.Place, o.Dated = r.Place.Path(), r.Place, r.Most
-}
-
-// made notes the path of a file.
-func (r *Rotation) made(path string) {
-	r.kept = append(r.kept, path)
-	r.kept = r.kept[max(0, len(r.kept)-r.Most):]
-}
-
-// last is the path of the last file.
-func (r *Rotation) last() string { return r.kept[len(r.kept)-1] }
-
-// Files names the files that are kept, "" if there is none.
-func (r *Rotation) Files() string {
-	switch n := len(r.kept); n {
-	case 0:
-		return ""
-	case 1:
-		return r.kept[0]
-	default:
-		return fmt.Sprintf("%d files, %s to %s", n, r.kept[0], filepath.Base(r.kept[n-1]))
-	}
-}
 
 // segments writes a recording into the files of a rotation.
 type segments struct {
@@ -110,66 +62,22 @@ func (s *segments) next() error {
 	return s.begins(s)
 }
 
-// awaitAsked notes when somebody asks for the next file.
-func (r *recording) awaitAsked() {
-	if r.Rotation == nil {
-		return
-	}
-	go func() {
-		for {
-			select {
-			case <-r.Rotation.Asked:
-				r.Rotation.asked.Store(true)
-				r.source.Wake()
-			case <-r.ending:
-				return
-			}
-		}
-	}()
+// begin writes what each file begins with.
+func (s *segments) begin(describe func(Output) error) error {
+	s.begins = describe
+	return describe(s)
 }
 
-// rotate makes the recording go on in another file if it is time.
-func (r *recording) rotate(ctx context.Context) error {
-	switch w := r.writer.(type) {
-	case *segments:
-		if w.stated = int64(r.session.Told()); !w.due() {
-			return nil
-		}
-		r.tellCommandLines()
-		r.session.TellBuildIDs()
-		w.KeepPerfMaps(r.generators.Kept())
-		r.tellSampled(false)
-		r.session.Images().ForgetKept()
-		if err := r.session.Restate(w.next); err != nil {
-			return err
-		}
-		r.note(fmt.Sprintf("the recording goes on in %s", w.Path()))
-	case *flight:
-		if r.Rotation.asked.Swap(false) {
-			r.tellCommandLines()
-			r.session.TellBuildIDs()
-			w.KeepPerfMaps(r.generators.Kept())
-			r.tellSampled(false)
-			if err := w.dump(true); err != nil {
-				r.warn(fmt.Sprintf("%v. The last of the recording is still in memory: the next SIGUSR2 tries again", err))
-			} else {
-				r.note(fmt.Sprintf("the last of the recording is in %s", w.rotation.last()))
-			}
-		}
-		w.stated(r.session.Told())
-		// After a drain that took long, parts would be forgotten that are of the last before the end.
-		if w.due() && !r.over(ctx) {
-			r.tellCommandLines()
-			return r.session.Restate(w.next)
-		}
+// rotate begins the next file if it is time.
+func (s *segments) rotate(r *recording, _ func() bool) error {
+	if s.stated = int64(r.session.Told()); !s.due() {
+		return nil
 	}
+	r.completeFile()
+	r.session.Images().ForgetKept()
+	if err := r.session.Restate(s.next); err != nil {
+		return err
+	}
+	r.note(fmt.Sprintf("the recording goes on in %s", s.Path()))
 	return nil
-}
-
-// tellCommandLines writes the command lines of the programs that were sampled in this file, or this part of it.
-func (r *recording) tellCommandLines() {
-	if c := r.session.CommandLines(); c != nil {
-		r.source.Peek(r.expect)
-		c.SettleSeen()
-	}
 }
