@@ -14,26 +14,26 @@ import (
 // mostEdges bounds how many pairs of caller and callee of one stack are looked at.
 const mostEdges = 64
 
-// Astray reports whether a return address of the last walk follows no call. at is the time of the sample in ns:
+// Astray reports whether a return address of the walk follows no call. at is the time of the sample in ns:
 // it looks at a walk every now and then, and at a few frames of that, at others each time, so that its cost
 // does not depend on the sampling rate.
-func (u *Unwinder) Astray(at uint64) bool {
+func (r *Result) Astray(at uint64) bool {
 	const (
 		every = uint64(16 * time.Millisecond)
 		edges = 8
 	)
-	w := &u.walk
-	if at < u.looked+every || len(w.ips) < 2 {
+	w := r.walk
+	if at < w.looked+every || len(w.ips) < 2 {
 		return false
 	}
-	u.looked = at
-	u.looks++
-	began, ok := u.images.Begin()
+	w.looked = at
+	w.looks++
+	began, ok := w.images.Begin()
 	if !ok {
 		return false
 	}
-	defer u.images.End(began)
-	first := int(u.looks*edges) % (len(w.ips) - 1)
+	defer w.images.End(began)
+	first := int(w.looks*edges) % (len(w.ips) - 1)
 	for i := first; i < min(first+edges, len(w.ips)-1); i++ {
 		if w.isEdge(i) && !w.calls(i) {
 			return true
@@ -42,10 +42,10 @@ func (u *Unwinder) Astray(at uint64) bool {
 	return false
 }
 
-// Alternating returns the first frame of the last walk at whose address there was other code, too.
-func (u *Unwinder) Alternating(space *vmas.Space) (frame int, pc uint64, ok bool) {
-	for i, ip := range u.walk.ips {
-		if !u.walk.frames[i].exact {
+// Alternating returns the first frame at whose address there was other code, too, in the space of the walk.
+func (r *Result) Alternating(space *vmas.Space) (frame int, pc uint64, ok bool) {
+	for i, ip := range r.IPs {
+		if !r.Frames[i].exact {
 			ip--
 		}
 		if space.Others(ip) > 0 {
@@ -55,28 +55,28 @@ func (u *Unwinder) Alternating(space *vmas.Space) (frame int, pc uint64, ok bool
 	return 0, 0, false
 }
 
-// Fits reports whether the code of the frame at index first and of its callers permits the last walk, which
-// ended for the reason end. ok is false if the process has no time left for finding that out.
-func (u *Unwinder) Fits(first int, end Reason) (fits, ok bool) {
-	switch end {
+// Fits reports whether the code of the frame at index first and of its callers permits the walk. ok is false if the
+// process has no time left for finding that out.
+func (r *Result) Fits(first int) (fits, ok bool) {
+	w := r.walk
+	switch r.End {
 	case Root, DepthLimit, NoImage:
 	case DumpTooShort:
-		if s := u.walk.stack; uint64(len(s.Data)) < s.Asked {
+		if s := w.stack; uint64(len(s.Data)) < s.Asked {
 			return false, true
 		}
 	case NotCopied:
-		if !u.LacksC() {
+		if !r.LacksC() {
 			return false, true
 		}
 	default:
 		return false, true
 	}
-	began, ok := u.images.Begin()
+	began, ok := w.images.Begin()
 	if !ok {
 		return false, false
 	}
-	defer u.images.End(began)
-	w := &u.walk
+	defer w.images.End(began)
 	first = max(first-1, 0)
 	for i := first; i < min(first+mostEdges, len(w.ips)-1); i++ {
 		if w.isEdge(i) && (!w.calls(i) || w.callsOther(i)) {
@@ -86,14 +86,14 @@ func (u *Unwinder) Fits(first int, end Reason) (fits, ok bool) {
 	return true, true
 }
 
-// CutAt ends the last walk at the frame with that index, whose callers cannot be known.
-func (u *Unwinder) CutAt(frame int, at *vmas.Mapping) Result {
-	w := &u.walk
+// CutAt ends the walk at the frame with that index, whose callers cannot be known.
+func (r *Result) CutAt(frame int, at *vmas.Mapping) {
+	w := r.walk
 	w.ips, w.frames = w.ips[:frame+1], w.frames[:frame+1]
 	if w.moves.grown > frame {
 		w.moves.grown = 0
 	}
-	return w.end(NoImage, at)
+	*r = w.end(NoImage, at)
 }
 
 // isEdge reports whether frame i+1 was found as the caller of frame i.

@@ -66,13 +66,13 @@ func (w *walk) isAboutGoroutine(g, end uint64) bool {
 	return false
 }
 
-// LeftGo reports whether the last walk ended in Go's morestack, on the stack of the scheduler.
-func (u *Unwinder) LeftGo() bool { return u.walk.moves.leftGo }
+// LeftGo reports whether the walk ended in Go's morestack, on the stack of the scheduler.
+func (r *Result) LeftGo() bool { return r.walk.moves.leftGo }
 
-// Growth is [gotab.Table.Growth] for the last walk, if it ended in Go's runtime.
-func (u *Unwinder) Growth() (g gotab.Growth, ok bool) {
+// Growth is [gotab.Table.Growth] for the walk, if it ended in Go's runtime.
+func (r *Result) Growth() (g gotab.Growth, ok bool) {
 	var p place
-	w := &u.walk
+	w := r.walk
 	if len(w.ips) == 0 {
 		return g, false
 	}
@@ -80,10 +80,10 @@ func (u *Unwinder) Growth() (g gotab.Growth, ok bool) {
 	if !w.locate(&p, pc-1) || p.image == nil || p.jit != nil || !p.image.IsGo() {
 		return g, false
 	}
-	began, ok := u.images.Begin()
+	began, ok := w.images.Begin()
 	if !ok {
 		return g, false
 	}
-	defer u.images.End(began)
+	defer w.images.End(began)
 	return p.image.Growth(p.m, pc-1)
 }

@@ -114,7 +114,7 @@ func TestGoroutineThatGrows(t *testing.T) {
 				if res.End != c.end || !slices.Equal(res.IPs, want) {
 					t.Fatalf("%v: %#x, want %v: %#x", res.End, res.IPs, c.end, want)
 				}
-				if left := u.LeftGo(); left != (c.end == NotCopied) {
+				if left := res.LeftGo(); left != (c.end == NotCopied) {
 					t.Errorf("left Go: %v", left)
 				}
 				isRead := c.end == Root

@@ -69,9 +69,8 @@ func (m *stackMoves) end(reason Reason) Reason {
 	return Root
 }
 
-// LacksC reports whether frames of C, between two parts in Go, are missing in the last walk, as they are on
-// another stack.
-func (u *Unwinder) LacksC() bool { return u.walk.moves.fromC }
+// LacksC reports whether frames of C, between two parts in Go, are missing in the walk, as they are on another stack.
+func (r *Result) LacksC() bool { return r.walk.moves.fromC }
 
 // isPartial reports whether frames may be missing or wrong although the walk has reached the root.
 func (m *stackMoves) isPartial() bool { return m.fromC || m.resumed }

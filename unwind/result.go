@@ -34,6 +34,7 @@ type Result struct {
 	grown int
 	// switched means that the walk has left the stack that was sampled for another one.
 	switched bool
+	walk     *walk // which has found it; it is the next one's by the next walk
 }
 
 // Conclude settles why a walk ended that nothing has completed. One that needs memory on another stack did not

@@ -242,7 +242,8 @@ func (w *walk) push(f *frame, by Source) {
 }
 
 func (w *walk) end(r Reason, at *vmas.Mapping) Result {
-	return Result{IPs: w.ips, Frames: w.frames, End: r, At: at, grown: w.moves.grown, switched: w.moves.switched}
+	return Result{IPs: w.ips, Frames: w.frames, End: r, At: at, grown: w.moves.grown,
+		switched: w.moves.switched, walk: w}
 }
 
 // endOpen is end for a walk that other walks may complete, if they have seen its last frame and its callers.

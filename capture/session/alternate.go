@@ -23,17 +23,17 @@ func (s *Session) doubtful(w *work) bool {
 	inFile := res.At != nil && res.At.File.Kind.HasImage()
 	switch {
 	case res.End == unwind.Unmapped,
-		inFile && (res.End == unwind.BadCFI || res.End == unwind.NotCopied && !s.walker.LacksC()),
+		inFile && (res.End == unwind.BadCFI || res.End == unwind.NotCopied && !res.LacksC()),
 		inFile && res.End == unwind.DumpTooShort && uint64(len(w.stack.Data)) < w.stack.Asked:
 		return true
 	}
-	return s.walker.Astray(w.sample.Time)
+	return res.Astray(w.sample.Time)
 }
 
 // choose tries all code that was seen at an address of the walk, and takes the walk through the one that the
 // stack fits. If it fits none, or more than one, the stack ends there.
 func (s *Session) choose(w *work) {
-	first, pc, ok := s.walker.Alternating(w.space)
+	first, pc, ok := w.result.Alternating(w.space)
 	if !ok || s.isRecorded() {
 		return
 	}
@@ -45,7 +45,7 @@ func (s *Session) choose(w *work) {
 			s.table.Alternate(w.space, pc)
 			s.walkIn(w)
 		}
-		fits, known := s.walker.Fits(first, w.result.End)
+		fits, known := w.result.Fits(first)
 		if !known {
 			s.cut(w, first, pc)
 			return
@@ -61,7 +61,7 @@ func (s *Session) choose(w *work) {
 		s.teller.describeMapping(w.space.PID, m)
 	}
 	s.walkIn(w)
-	if fits, _ := s.walker.Fits(first, w.result.End); !fits || fitting != 1 {
+	if fits, _ := w.result.Fits(first); !fits || fitting != 1 {
 		s.cut(w, first, pc)
 	}
 }
@@ -70,5 +70,5 @@ func (s *Session) choose(w *work) {
 func (s *Session) cut(w *work, frame int, pc uint64) {
 	m := w.space.Find(pc)
 	s.trouble.NoteFile(counts.PathOf(m), errAlternates)
-	w.result = s.walker.CutAt(frame, m)
+	w.result.CutAt(frame, m)
 }

@@ -24,9 +24,9 @@ func (c *completer) readRest(source *perfring.Source, from RingReader) bool {
 }
 
 // walked notes the walk of a sample, and whether what was read of its stack has completed it.
-func (c *completer) walked(w *work, by *unwind.Unwinder) {
+func (c *completer) walked(w *work) {
 	if c.rest != nil {
-		w.Links = c.rest.walked(w, by)
+		w.Links = c.rest.walked(w)
 	}
 }
 

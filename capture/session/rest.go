@@ -144,7 +144,7 @@ func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
 }
 
 // walked notes the walk over that stack, and reports whether what was read has completed it.
-func (r *restReader) walked(w *work, by *unwind.Unwinder) link.Outcome {
+func (r *restReader) walked(w *work) link.Outcome {
 	sm, stack, res := &w.sample, &w.stack, &w.result
 	share := r.programs.sampled(w.SpaceID, sm.Time)
 	stacks, n := r.stacks[r.source.CPU()], len(res.Frames)
@@ -153,7 +153,7 @@ func (r *restReader) walked(w *work, by *unwind.Unwinder) link.Outcome {
 	}
 	outcome, last := link.NotSought, res.Frames[n-1].SP
 	isRest := res.MarkRest(stack)
-	leftGo := res.End == unwind.NotCopied && by.LeftGo()
+	leftGo := res.End == unwind.NotCopied && res.LeftGo()
 	wish, wishes := res.Wish(stack)
 	if wishes && stacks.Wishes(sm.TID, stack.Base, wish) {
 		r.newWishes = true
@@ -171,7 +171,7 @@ func (r *restReader) walked(w *work, by *unwind.Unwinder) link.Outcome {
 		stacks.Ends(sm.TID, 0)
 	}
 	if (res.End == unwind.Root || leftGo) && !stacks.RunsGo(sm.TID) {
-		if g, ok := by.Growth(); ok {
+		if g, ok := res.Growth(); ok {
 			stacks.Grows(sm.TID, rest.Growth(g))
 		}
 	}

@@ -94,7 +94,7 @@ func (s *Session) user(w *work) (ok bool) {
 	if s.config.Generators != nil && w.Space != nil {
 		s.config.Generators.Sampled(w.Space, sm, &w.result)
 	}
-	s.completer.walked(w, s.walker)
+	s.completer.walked(w)
 	if w.result.End != unwind.Root {
 		w.Place = endPlace(w)
 	}
