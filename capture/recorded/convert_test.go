@@ -76,7 +76,8 @@ func (r *rawRecording) pipe() []byte {
 		b = append(b, sessiontest.ARecord(perfring.RecordHeaderAttr, body...)...)
 	}
 	for f, data := range r.features {
-		b = append(b, sessiontest.ARecord(perfring.RecordHeaderFeature, append(le.AppendUint64(nil, uint64(f)), data...)...)...)
+		body := append(le.AppendUint64(nil, uint64(f)), data...)
+		b = append(b, sessiontest.ARecord(perfring.RecordHeaderFeature, body...)...)
 	}
 	return append(b, r.data()...)
 }

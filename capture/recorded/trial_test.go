@@ -19,7 +19,8 @@ func TestTrialsOfSmallerCopies(t *testing.T) {
 	}
 	joined := trials.Joined()
 	for _, size := range sizes {
-		is := unwindCut(t, data, uint64(size), session.Config{Sink: sessiontest.Discard{}, Join: true, JoinAfter: session.JoinAfterRecorded})
+		is := unwindCut(t, data, uint64(size), session.Config{Sink: sessiontest.Discard{}, Join: true,
+			JoinAfter: session.JoinAfterRecorded})
 		t.Logf("%d bytes: %d of %d joined", size, joined[size], st.User)
 		if joined[size] != is.Joined() {
 			t.Errorf("%d bytes: %d of %d joined, want %d", size, joined[size], st.User, is.Joined())

@@ -81,8 +81,8 @@ func TestStatsAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range []perfring.Record{
-		complete.Record(), sessiontest.UserSample(7, 0x5000).Record(), sessiontest.UserSample(7, 0x5000).Record(), ends.Record(),
-		pointer(0x8000).Record(),
+		complete.Record(), sessiontest.UserSample(7, 0x5000).Record(), sessiontest.UserSample(7, 0x5000).Record(),
+		ends.Record(), pointer(0x8000).Record(),
 		sessiontest.Sample{PID: 2, Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9}}.Record(),
 		inside.Record(), damaged.Record(),
 		lost, sessiontest.RawRecord(perfring.RecordLostSamples, 6, 1, 3, 0, 0, 0, 0, 0, 0, 0),

@@ -39,7 +39,7 @@ const (
 	leastQuiet = 20 * time.Millisecond
 )
 
-// A RingReader reads stacks when they are sampled: [opener.Client], or [rest.Direct].
+// A RingReader reads stacks when they are sampled: the opener, or [rest.Direct].
 type RingReader interface {
 	ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid int, err error)
 }

@@ -200,8 +200,7 @@ func TestSampleDoesNotAllocate(t *testing.T) {
 // without limit for a recording.
 func TestWalksAreChargedToAProcess(t *testing.T) {
 	format := sessiontest.Format()
-	sample := sessiontest.Sample{PID: 1 << 23, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: 0x1234,
-		SP: 0x7000, Stack: make([]byte, 64), DynSize: 64}
+	sample := sessiontest.UserSample(1<<23, 0x1234)
 	for _, live := range []bool{true, false} {
 		s := New(Config{Format: &format, Sink: sessiontest.Discard{}, MaxStack: 2048, Live: live})
 		if began, ok := s.images.Begin(); !ok || !began.IsZero() {

@@ -123,8 +123,9 @@ func TestSamplesWithoutAStackTellOfProcesses(t *testing.T) {
 		unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME, Bits: unix.PerfBitSampleIDAll})
 	s := New(Config{Format: &f, Sink: &k, Proc: "/proc", MaxStack: 2048,
 		Processes: &madeProcesses{lines: map[uint32]int{100: 1}}})
-	body := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 1), 0x1234)
-	body = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(body, 100), 101), 1000)
+	le := binary.LittleEndian
+	body := le.AppendUint64(le.AppendUint64(nil, 1), 0x1234)
+	body = le.AppendUint64(le.AppendUint32(le.AppendUint32(body, 100), 101), 1000)
 	for range 2 {
 		if err := s.Record(sessiontest.ARecord(perfring.RecordSample, body...)); err != nil {
 			t.Fatal(err)

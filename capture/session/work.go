@@ -41,6 +41,7 @@ func (s *Session) sampled(rec perfring.Record, f *perfring.Format) error {
 		s.Stats.Malformed++
 		return nil
 	}
+	s.teller.now = sm.Time
 	if s.config.CPU != nil {
 		sm.CPU = uint32(s.config.CPU())
 	}
@@ -50,7 +51,6 @@ func (s *Session) sampled(rec perfring.Record, f *perfring.Format) error {
 		return nil
 	}
 	s.Stats.Samples++
-	s.teller.now = sm.Time
 	w.space = s.space(sm.PID)
 	s.commandLines.Sampled(sm)
 	w.begin(rec, f)
