@@ -32,7 +32,7 @@ func TestSourcesOfLiveRecordings(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root")
 	}
-	stays, err := filepath.Abs("../../testdata/stays.h")
+	stays, err := filepath.Abs("../../live/testdata/stays.h")
 	if err != nil {
 		t.Fatal(err)
 	}
