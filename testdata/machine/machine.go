@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"cmp"
+	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,12 +22,14 @@ type Machine struct {
 	program []*file
 	library []*file
 
-	processes []*task // in the order in which they began
+	processes []*task // that live, in the order in which they began
+	started   uint64  // how many have begun
 	byPID     map[uint32]*task
 	nextPID   uint32
 	freed     []uint32
 
 	cpus  []*cpu
+	order order  // of what happens on them
 	at    uint64 // up to when all has happened
 	over  bool   // nothing happens any more
 	asked map[string]uint64
@@ -67,6 +71,7 @@ func newMachine(p Plan, files []*file) *Machine {
 	for i := range p.CPUs {
 		m.cpus = append(m.cpus, newCPU(m, i))
 	}
+	m.order = slices.Clone(m.cpus) // which is a heap, as they all begin at the same time
 	r := p.draw("begin")
 	for range p.Processes {
 		t := m.spawn(r, 1)
@@ -76,6 +81,18 @@ func newMachine(p Plan, files []*file) *Machine {
 		}
 	}
 	return m
+}
+
+// An order is a heap of CPUs: on the first one, something happens next.
+type order []*cpu
+
+func (o order) Len() int      { return len(o) }
+func (o order) Swap(i, j int) { o[i], o[j] = o[j], o[i] }
+func (o order) Push(any)      {} // there are as many CPUs at the end
+func (o order) Pop() any      { return nil }
+
+func (o order) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(o[i].next, o[j].next), cmp.Compare(o[i].number, o[j].number)) < 0
 }
 
 // now is the time of the machine's clock.
@@ -99,7 +116,8 @@ func (m *Machine) spawn(r *rand.Rand, parent uint32) *task {
 		m.nextPID += 1 + uint32(r.IntN(3))
 	}
 	t := &task{pid: pid, ppid: parent, started: (m.at - base) / 1e7, comm: fmt.Sprintf("task-%d", pid)}
-	t.started += uint64(len(m.processes)) // no two processes of a PID began at the same time
+	t.started += m.started // no two processes of a PID began at the same time
+	m.started++
 	m.processes = append(m.processes, t)
 	m.byPID[pid] = t
 	return t
@@ -161,19 +179,12 @@ func (m *Machine) advance(until uint64) {
 		m.at = max(m.at, until)
 		return
 	}
-	for {
-		var next *cpu
-		for _, c := range m.cpus {
-			if next == nil || c.next < next.next {
-				next = c
-			}
-		}
-		if next.next > until {
-			break
-		}
+	for m.order[0].next <= until {
+		next := m.order[0]
 		m.at = max(m.at, next.next)
 		m.happen(next)
 		next.next += 1 + uint64(next.r.Int64N(2*int64(period)))
+		heap.Fix(&m.order, 0)
 	}
 	m.at = max(m.at, until)
 	for _, c := range m.cpus {
@@ -187,12 +198,7 @@ func (m *Machine) happen(c *cpu) {
 	if c.offline {
 		return
 	}
-	var alive []*task
-	for _, t := range m.processes {
-		if !t.ended {
-			alive = append(alive, t)
-		}
-	}
+	alive := m.processes
 	if len(alive) == 0 || len(alive) < m.plan.Processes && r.IntN(10) == 0 {
 		m.fork(r, c, alive)
 		return
@@ -289,6 +295,7 @@ func (m *Machine) end(r *rand.Rand, t *task, c *cpu) {
 		c.exited(t)
 	}
 	t.ended = true
+	m.processes = slices.DeleteFunc(m.processes, func(o *task) bool { return o == t })
 	m.freed = append(m.freed, t.pid)
 }
 

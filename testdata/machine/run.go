@@ -102,6 +102,9 @@ func Run(p Plan, files []*file, folder string) *Result {
 	}
 	r.judge.session.Close()
 	time.Sleep(time.Minute) // what hangs ends, and nothing of the session is left: the bubble would not end otherwise
+	for _, c := range m.cpus {
+		c.freeRings()
+	}
 	return r.res
 }
 

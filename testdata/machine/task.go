@@ -130,9 +130,7 @@ func (a access) Numbers(pid uint32) (all []uint32, err error) {
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()
 	for _, p := range a.m.processes {
-		if !p.ended {
-			all = append(all, p.pid)
-		}
+		all = append(all, p.pid)
 	}
 	return all, nil
 }
