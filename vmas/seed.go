@@ -165,8 +165,9 @@ func (t *Table) reload(s *Space) (different, all bool) {
 	return r.different, all || err != nil
 }
 
-// replace reads maps into an empty space in the place of what is known. Nothing changes if not all of it can be read.
-func (t *Table) replace(s *Space) {
+// dropStale drops the mappings at whose addresses maps shows no code any more. Nothing changes if not all of it can be
+// read.
+func (t *Table) dropStale(s *Space) {
 	begin := t.now()
 	if t.proc.texts == nil || !t.mayRead(s, begin) {
 		return
@@ -175,7 +176,7 @@ func (t *Table) replace(s *Space) {
 	old := s.layout
 	s.layout = &layout{refs: 1}
 	r := newReading(s, true)
-	r.merges = false
+	r.within = old
 	all := false
 	if living, ok := t.sameProcess(s); ok {
 		r.listed, r.living = true, living
@@ -183,7 +184,6 @@ func (t *Table) replace(s *Space) {
 	}
 	if all = all && r.lines > 0; all {
 		old.drop(&t.files)
-		s.told = 0
 	} else {
 		s.layout.drop(&t.files)
 		s.layout = old

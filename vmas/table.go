@@ -177,15 +177,15 @@ func (t *Table) insert(s *Space, m, before *Map) bool {
 const (
 	// minLimit is the number of mappings below which a space is never suspected to hold stale ones.
 	minLimit = 4096
-	// maxLimit is the most a space may hold: twice the kernel's usual vm.max_map_count, of which
-	// few are executable.
-	maxLimit = 1 << 17
+	// maxLimit is the most a space may hold: twice what any process is known to have, so that stale ones are looked
+	// for once for as many new ones. The kernel's usual vm.max_map_count is 65,530, and that of some distributions a
+	// million, of which few are executable.
+	maxLimit = 1 << 18
 )
 
-// trim drops stale mappings: it reads the process's maps again and, if the mappings are still too many,
-// drops the older half.
+// trim drops stale mappings and, if the mappings are still too many, the older half.
 func (t *Table) trim(s *Space) {
-	t.replace(s)
+	t.dropStale(s)
 	if s.layout.n >= maxLimit {
 		s.layout = s.layout.unshared()
 		s.layout.keepYoungest(&t.files, t.seq)
