@@ -32,6 +32,7 @@ type Machine struct {
 	order order  // of what happens on them
 	at    uint64 // up to when all has happened
 	over  bool   // nothing happens any more
+	large large
 	asked map[string]uint64
 
 	// What was sampled, for the judge.
@@ -80,6 +81,9 @@ func newMachine(p Plan, files []*file) *Machine {
 			m.startThread(t, nil)
 		}
 	}
+	if p.isLarge() {
+		m.large = newLarge(m)
+	}
 	return m
 }
 
@@ -124,7 +128,10 @@ func (m *Machine) spawn(r *rand.Rand, parent uint32) *task {
 }
 
 // execute gives a process another program. c is the CPU, nil before the recording.
-func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) {
+func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) { m.executeFile(r, t, nil, c) }
+
+// executeFile is execute for a program, any one for nil.
+func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
 	for _, th := range t.threads {
 		th.exited = th.tid != t.pid
 	}
@@ -134,7 +141,10 @@ func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) {
 	if c != nil {
 		c.comm(t, t.pid, true)
 	}
-	m.mapFile(r, t, m.program[r.IntN(len(m.program))], c, t.pid)
+	if f == nil {
+		f = m.program[r.IntN(len(m.program))]
+	}
+	m.mapFile(r, t, f, c, t.pid)
 	for range 1 + r.IntN(2) {
 		m.mapFile(r, t, m.library[r.IntN(len(m.library))], c, t.pid)
 	}
@@ -183,7 +193,7 @@ func (m *Machine) advance(until uint64) {
 		next := m.order[0]
 		m.at = max(m.at, next.next)
 		m.happen(next)
-		next.next += 1 + uint64(next.r.Int64N(2*int64(period)))
+		next.next += 1 + uint64(next.r.Int64N(2*int64(m.period())))
 		heap.Fix(&m.order, 0)
 	}
 	m.at = max(m.at, until)
@@ -196,6 +206,9 @@ func (m *Machine) advance(until uint64) {
 func (m *Machine) happen(c *cpu) {
 	r := c.r
 	if c.offline {
+		return
+	}
+	if m.plan.isLarge() && m.happenLarge(c) {
 		return
 	}
 	alive := m.processes
@@ -253,15 +266,7 @@ func (m *Machine) happen(c *cpu) {
 // fork makes a process: from another one, or from none.
 func (m *Machine) fork(r *rand.Rand, c *cpu, alive []*task) {
 	if len(alive) > 0 && len(alive) < m.plan.Processes+4 {
-		parent := alive[r.IntN(len(alive))]
-		th := parent.threads[r.IntN(len(parent.threads))]
-		child := m.spawn(r, parent.pid)
-		child.comm = parent.comm
-		for _, o := range parent.maps {
-			child.maps = append(child.maps, &mapping{o.start, o.file})
-		}
-		child.threads = []*thread{th.fork(child, child.pid)}
-		c.task(recordFork, child.pid, parent.pid, child.pid, th.tid)
+		child := m.forkTask(r, c, alive[r.IntN(len(alive))])
 		if r.IntN(2) == 0 {
 			m.execute(r, child, c)
 		}
@@ -272,6 +277,20 @@ func (m *Machine) fork(r *rand.Rand, c *cpu, alive []*task) {
 		c.task(recordFork, t.pid, 1, t.pid, 1)
 		m.execute(r, t, c)
 	}
+}
+
+// forkTask forks a process: one of its threads goes on in the child.
+func (m *Machine) forkTask(r *rand.Rand, c *cpu, parent *task) *task {
+	th := parent.threads[r.IntN(len(parent.threads))]
+	child := m.spawn(r, parent.pid)
+	child.comm = parent.comm
+	child.maps = make([]*mapping, len(parent.maps))
+	for i, o := range parent.maps {
+		child.maps[i] = &mapping{o.start, o.file}
+	}
+	child.threads = []*thread{th.fork(child, child.pid)}
+	c.task(recordFork, child.pid, parent.pid, child.pid, th.tid)
+	return child
 }
 
 func (m *Machine) endThread(t *task, th *thread, c *cpu) {
@@ -294,9 +313,11 @@ func (m *Machine) end(r *rand.Rand, t *task, c *cpu) {
 	if m.happens(r, "exits") {
 		c.exited(t)
 	}
-	t.ended = true
+	t.ended, t.maps, t.threads = true, nil, nil
 	m.processes = slices.DeleteFunc(m.processes, func(o *task) bool { return o == t })
-	m.freed = append(m.freed, t.pid)
+	if m.plan.has("reuse") {
+		m.freed = append(m.freed, t.pid)
+	}
 }
 
 // library_ loads another library, or one in the place of one that no stack is in.

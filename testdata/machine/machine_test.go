@@ -68,10 +68,10 @@ func TestSimulate(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d machines in %v, %v of CPU time each: %d samples, ended %v, %d joined, %d of them wrong, %d guessed wrong; reached %v", *seeds,
-		time.Since(began).Round(time.Millisecond), ((cpuTime() - spent) / time.Duration(*seeds)).Round(100*time.Microsecond),
-		all.Samples, all.Ended, all.Joined, all.Wrong,
-		all.Guessed, all.Reached)
+	each := (cpuTime() - spent) / time.Duration(*seeds)
+	t.Logf("%d machines in %v, %v of CPU time each: %d samples, ended %v, %d joined, %d of them wrong, %d guessed wrong; "+
+		"reached %v", *seeds, time.Since(began).Round(time.Millisecond), each.Round(100*time.Microsecond), all.Samples,
+		all.Ended, all.Joined, all.Wrong, all.Guessed, all.Reached)
 	if *seeds < 200 || failed > 0 {
 		return
 	}

@@ -110,6 +110,9 @@ func (a access) Text(pid, tid uint32, name process.Text, _ int) (io.ReadCloser, 
 	case process.Cmdline:
 		b.WriteString(p.comm + "\x00")
 	}
+	if a.m.plan.Maps > 0 {
+		return io.NopCloser(slowText{&b}), nil
+	}
 	return io.NopCloser(&b), nil
 }
 
