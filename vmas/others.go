@@ -13,7 +13,7 @@ const maxOthers = 4
 // records were lost one of them may have told.
 func (t *Table) moved(s *Space, m *Map) bool {
 	_, kind, _ := classify(string(m.Name))
-	if m.Prot&ProtExec == 0 || !kind.HasImage() || s.doubted {
+	if m.Prot&ProtExec == 0 || !kind.HasImage() || s.Doubted() {
 		return false
 	}
 	var found []Mapping
@@ -49,7 +49,7 @@ func (t *Table) dropReturned(s *Space, m *Map) {
 // records were lost one of them may have told.
 func (t *Table) isAhead(s *Space, m *Map) bool {
 	path, kind, _ := classify(string(m.Name))
-	if m.Prot&ProtExec == 0 || !kind.HasImage() || s.doubted {
+	if m.Prot&ProtExec == 0 || !kind.HasImage() || s.Doubted() {
 		return false
 	}
 	conflicts := false

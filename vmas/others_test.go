@@ -104,7 +104,7 @@ func TestMapsAreAheadOfRecords(t *testing.T) {
 	if reloads(tab, s); s.Find(code.Start).File.Path != earlier || s.Alternates() {
 		t.Errorf("%s is there, %d others", s.Find(code.Start).File.Path, s.Others(code.Start))
 	}
-	s.doubted = true // records were lost
+	tab.Lost()
 	if reloads(tab, s); s.Find(code.Start).File.Path == earlier {
 		t.Error("what was lost is not read again")
 	}
@@ -157,7 +157,7 @@ func TestMapsWithoutCodeAreAheadOfRecords(t *testing.T) {
 	if reloads(tab, s); s.Find(0x8000) == nil || s.Find(0x8000).File.Path != "/before.so" {
 		t.Errorf("%+v is at the place of /before.so", s.Find(0x8000))
 	}
-	s.doubted = true // records were lost: one of them may have told
+	tab.Lost() // one of the records may have told
 	if reloads(tab, s); s.Find(0x8000) != nil {
 		t.Errorf("%+v is there, though maps shows no code", s.Find(0x8000))
 	}
@@ -179,7 +179,7 @@ func TestMemoryThatIsNoCodeAnyMore(t *testing.T) {
 	if got, want := reloads(tab, s), "1-3@0 /program\n9-10@1 //anon\n"; !got || dump(s) != want {
 		t.Errorf("%v\n%swant\n%s", got, dump(s), want)
 	}
-	s.doubted = true // records were lost: one of them may have told of the file
+	tab.Lost() // one of the records may have told of the file
 	if got, want := reloads(tab, s), "2-3@1 /program\n9-10@1 //anon\n"; !got || dump(s) != want {
 		t.Errorf("after a loss: %v\n%swant\n%s", got, dump(s), want)
 	}

@@ -69,7 +69,10 @@ func (t *Table) step(r *reading) (done bool, err error) {
 				return false, err
 			}
 		}
-		if s.threadsIncomplete = s.threadsIncomplete && r.listErr != nil; s.kernel {
+		if r.listErr == nil {
+			s.hasThreads()
+		}
+		if s.kernel {
 			return true, nil
 		}
 		text, err := t.proc.texts.Text(s.PID, r.living, process.Maps, r.most)
@@ -95,7 +98,7 @@ func (t *Table) stepMaps(r *reading) (done bool, err error) {
 		if r.ahead = r.ahead || t.isAhead(s, m); r.ahead {
 			return
 		}
-		if !s.doubted && s.hidesCode(m) {
+		if !s.Doubted() && s.hidesCode(m) {
 			return
 		}
 		if !s.holds(m) {

@@ -111,11 +111,15 @@ const mostNames = 1024
 // still come.
 func (t *Table) Reread(pid uint32) (different bool) {
 	s := t.spaces[pid]
-	if s == nil || !s.doubted || t.proc.texts == nil || t.tooSoon(s) || t.IsUnread(pid) {
+	if s == nil || !s.Doubted() || t.proc.texts == nil || t.tooSoon(s) || t.IsUnread(pid) {
 		return false
 	}
 	all := true
-	defer func() { s.doubted = !all }()
+	defer func() {
+		if all {
+			s.trust()
+		}
+	}()
 	var st stat
 	if t.proc.stat(pid, pid, &st) != nil {
 		return false // it has ended: what is known has to do
@@ -139,7 +143,7 @@ func (t *Table) listThreads(s *Space, most int) bool {
 	tids, err := t.proc.numbers(s.PID)
 	t.readThreads(s, tids[:min(len(tids), most)])
 	if err == nil && len(tids) <= most {
-		s.threadsIncomplete = false
+		s.hasThreads()
 	}
 	return err == nil
 }

@@ -32,7 +32,7 @@ type Table struct {
 	unread         unreads
 	toCome         map[uint32]uint64 // by PID: see ToCome
 	mappingsToCome map[uint32]uint64
-	losses         uint64
+	losses         uint64              // so far
 	accounts       map[uint32]*account // by user
 	all            credit.Credit
 	part           uint32 // see Restate
@@ -264,7 +264,7 @@ func (t *Table) Exit(pid, tid uint32) {
 	if s.threads.len() > 0 {
 		return
 	}
-	if s.threadsIncomplete && t.othersRun(s, tid) {
+	if s.lacksThreads() && t.othersRun(s, tid) {
 		return
 	}
 	t.remove(pid)
@@ -282,7 +282,7 @@ func (t *Table) othersRun(s *Space, tid uint32) bool {
 		return false
 	}
 	t.unname(s, tid) // /proc may show it until it is gone
-	return s.threads.len() > 0 || s.threadsIncomplete
+	return s.threads.len() > 0 || s.lacksThreads()
 }
 
 // Comm applies a COMM record: thread tid of process pid is now called comm, which need not outlive
@@ -311,7 +311,7 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.comm = boundComm(comm)
 	t.unnameAll(s)
 	t.name(s, tid, s.comm)
-	s.threadsIncomplete = false
+	s.hasThreads()
 	s.kernel = false
 	s.denied = false
 	s.forked = false
@@ -337,10 +337,6 @@ func (t *Table) Lost() {
 	clear(t.toCome)
 	clear(t.mappingsToCome)
 	t.losses++
-	for _, s := range t.spaces {
-		s.doubted = true
-		s.threadsIncomplete = true
-	}
 }
 
 // IsTold reports whether all that is known of a process is known from records, was told by Tell, or its parent had when
@@ -360,7 +356,7 @@ func (t *Table) add(pid uint32) *Space {
 	}
 	t.born++
 	s := &Space{PID: pid, id: t.born, layout: &layout{refs: 1}, limit: minLimit,
-		rereads: credit.New(rereadShare, mostReread)}
+		losses: &t.losses, readAt: t.losses, listedAt: t.losses, rereads: credit.New(rereadShare, mostReread)}
 	t.spaces[pid] = s
 	t.append(s)
 	t.ended.remove(pid)

@@ -278,7 +278,9 @@ func (t *Table) finish(u *unread, err error, found func(*Space, error)) {
 	if s == nil {
 		return
 	}
-	s.doubted = s.doubted && r.losses != t.losses
+	if r.losses == t.losses {
+		s.trust()
+	}
 	if found != nil {
 		found(s, err)
 	}

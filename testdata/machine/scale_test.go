@@ -135,6 +135,14 @@ func dimensions() (all []dimension) {
 		all = append(all, dimension{fmt.Sprintf("%d mappings", n), Plan{CPUs: 2, Processes: 4, Threads: 2,
 			Time: 40 * time.Second, Copy: 4096, Ring: 1 << 21, Output: "judge", Maps: n, Period: 10 * time.Millisecond}})
 	}
+	for i, n := range []int{1000, 4000, 16000} {
+		all = append(all, dimension{fmt.Sprintf("%d run already", n), Plan{CPUs: 64, Processes: n, Threads: 2,
+			Time: 2 * time.Second << (4 - 2*i), Copy: 2048, Ring: 1 << 18, Output: "file", Period: 2 * time.Millisecond << (4 - 2*i)}})
+	}
+	for i, n := range []int{250, 1000, 4000} {
+		all = append(all, dimension{fmt.Sprintf("losses beside %d", n), Plan{CPUs: 256, Processes: n, Threads: 2,
+			Time: 2 * time.Second << (4 - 2*i), Copy: 512, Ring: 1 << 16, Output: "judge", Rate: 10000>>(4-2*i), Period: 6 * time.Millisecond << (4 - 2*i)}})
+	}
 	for _, output := range Outputs[1:] {
 		all = append(all, dimension{"a day as " + output, Plan{CPUs: 2, Processes: 8, Threads: 4, Time: 24 * time.Hour,
 			Copy: 4096, Ring: 1 << 20, Join: true, Output: output, Period: 500 * time.Millisecond,
