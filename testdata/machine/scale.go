@@ -16,7 +16,7 @@ import (
 func (p *Plan) isLarge() bool { return p.Rate > 0 || p.Maps > 0 || p.Period > 0 }
 
 // isLong reports whether a recording is so long that not all of it is kept.
-func (p *Plan) isLong() bool { return p.Time > time.Hour }
+func (p *Plan) isLong() bool { return p.Time >= time.Hour }
 
 // longPart is how much a file of a long recording holds, and how much a flight recorder keeps.
 const longPart = 15 * time.Minute
@@ -75,17 +75,18 @@ func (m *Machine) startShort(r *rand.Rand, c *cpu) {
 	m.forkOf(r, c, m.processes[r.IntN(len(m.processes))])
 }
 
-// forkOf forks a process, which mostly executes another program.
-func (m *Machine) forkOf(r *rand.Rand, c *cpu, parent *task) *task {
+// forkOf forks a process, which mostly executes another program: with "fresh", one of 16 a file that is new.
+func (m *Machine) forkOf(r *rand.Rand, c *cpu, parent *task) {
 	child := m.forkTask(r, c, parent)
-	switch r.IntN(oneOfFresh) {
+	switch r.IntN(16) {
 	case 0:
 	case 1:
-		m.executeFile(r, child, m.freshFile(r), c)
+		if m.plan.has("fresh") {
+			m.executeFile(r, child, m.freshFile(r), c)
+		}
 	default:
 		m.execute(r, child, c)
 	}
-	return child
 }
 
 // freshFile makes a file that no process has mapped yet, as a compiler does.

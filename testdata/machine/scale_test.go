@@ -16,26 +16,29 @@ import (
 	"github.com/google/pprof/profile"
 )
 
-var scale = flag.Bool("scale", false, "run large machines, and print what they cost, by TestScale")
+var (
+	scale = flag.Bool("scale", false, "run large machines, and print what they take, by TestScale")
+	only  = flag.String("only", "", "of these, those whose names begin so")
+)
 
-// ofRecorder reports whether a stack is of the recorder: it is if it was called last by a function that runs the
-// recorder, and not by one that simulates something for it. known is false for what the runtime does by itself.
+// ofRecorder reports whether a stack is of the recorder: the function of this package that was called last is one that
+// runs the recorder, and none that simulates something for it. known is false for what the runtime does by itself.
 func ofRecorder(s *profile.Sample) (is, known bool) {
 	for _, l := range s.Location {
 		for _, line := range l.Line {
 			name := line.Function.Name
 			known = known || strings.HasPrefix(name, "unspool/")
 			if name, ok := strings.CutPrefix(name, "unspool/testdata/machine."); ok {
-				is := name == "watch" || strings.HasPrefix(name, "(*run).session") || strings.HasPrefix(name, "(*run).record")
-				return is, true
+				runs := name == "watch" || strings.HasPrefix(name, "(*run).session") || strings.HasPrefix(name, "(*run).record")
+				return runs, true
 			}
 		}
 	}
 	return known, known
 }
 
-// sum adds up what a profile says of the recorder, and of the machine.
-func sum(t *testing.T, data []byte, kind string) (recorder, machine int64) {
+// ofRecorders adds up what a profile says of the recorder.
+func ofRecorders(t *testing.T, data []byte, kind string) (sum int64) {
 	t.Helper()
 	p, err := profile.ParseData(data)
 	if err != nil {
@@ -43,148 +46,196 @@ func sum(t *testing.T, data []byte, kind string) (recorder, machine int64) {
 	}
 	i := slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool { return v.Type == kind })
 	for _, s := range p.Sample {
-		switch is, known := ofRecorder(s); {
-		case is:
-			recorder += s.Value[i]
-		case known:
-			machine += s.Value[i]
+		if is, _ := ofRecorder(s); is {
+			sum += s.Value[i]
 		}
 	}
-	return recorder, machine
+	return sum
 }
 
-// heapInUse is how many bytes are in use.
-func heapInUse(t *testing.T) (recorder, machine int64) {
+// A use is what the recorder has in use at a time.
+type use struct {
+	at                      time.Duration
+	heap                    int64
+	goroutines, descriptors int
+}
+
+func (u use) String() string {
+	return fmt.Sprintf("%.2f MB, %d descriptors, %d goroutines", float64(u.heap)/1e6, u.descriptors, u.goroutines)
+}
+
+// useAt measures it. Goroutines and descriptors are those of the whole process, of which nothing else runs.
+func useAt(t *testing.T, at time.Duration) use {
 	t.Helper()
-	runtime.GC() // what is profiled is as of the last but one
+	runtime.GC() // a profile is as of the last but one
 	runtime.GC()
 	var b bytes.Buffer
 	if err := pprof.Lookup("heap").WriteTo(&b, 0); err != nil {
 		t.Fatal(err)
 	}
-	if dump := os.Getenv("SCALE_HEAP"); dump != "" {
-		os.WriteFile(fmt.Sprint(dump, time.Now().Hour()), b.Bytes(), 0o644)
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return sum(t, b.Bytes(), "inuse_space")
+	return use{at, ofRecorders(t, b.Bytes(), "inuse_space"), runtime.NumGoroutine(), len(all)}
 }
 
-// descriptors is how many this process has.
-func descriptors() int {
-	all, _ := os.ReadDir("/proc/self/fd")
-	return len(all)
-}
-
-// A figure is what was measured at a time of a recording.
-type figure struct {
-	at                      time.Duration
-	heap, machine           int64
-	goroutines, descriptors int
-}
-
-// measure runs a plan, and looks at what it has in use at some times.
-func measure(t *testing.T, p Plan, files []*file, at ...time.Duration) (res *Result, all []figure) {
+// measure runs a plan, judges it, and looks at what is in use at some times.
+func measure(t *testing.T, p Plan, files []*file, at ...time.Duration) (res *Result, all []use) {
 	t.Helper()
+	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
+	runtime.MemProfileRate = 1024
 	folder := t.TempDir()
-	defer os.RemoveAll(folder)
 	synctest.Test(t, func(t *testing.T) {
 		res = watch(p, files, folder, func(r *run) {
 			if now := time.Since(r.began); len(at) > 0 && now >= at[0] {
 				at = at[1:]
-				f := figure{at: now, goroutines: runtime.NumGoroutine(), descriptors: descriptors()}
-				f.heap, f.machine = heapInUse(t)
-				all = append(all, f)
+				all = append(all, useAt(t, now))
 			}
 		})
 	})
+	_ = os.RemoveAll(folder)
 	for _, problem := range res.Problems {
-		t.Errorf("%v: %s", p, problem)
+		t.Errorf("%v\n\t%s", p, problem)
+	}
+	if n := res.Reached["lost"]; n > 0 {
+		t.Errorf("%v: %d records were lost", p, n)
 	}
 	return res, all
 }
 
-// profiled is the CPU time that something takes.
-func profiled(t *testing.T, of func()) (recorder, machine time.Duration) {
+// cpuOf is the CPU time that the recorder takes in what a function does.
+func cpuOf(t *testing.T, do func()) time.Duration {
 	t.Helper()
 	var b bytes.Buffer
 	if err := pprof.StartCPUProfile(&b); err != nil {
 		t.Fatal(err)
 	}
-	of()
+	do()
 	pprof.StopCPUProfile()
-	if dump := os.Getenv("SCALE_CPU"); dump != "" {
-		os.WriteFile(dump, b.Bytes(), 0o644)
-	}
-	r, m := sum(t, b.Bytes(), "cpu")
-	return time.Duration(r), time.Duration(m)
+	return time.Duration(ofRecorders(t, b.Bytes(), "cpu"))
 }
 
-var large1 = flag.String("one", "", "only these")
-
-// dimensions are the ways in which machines are large, each in three sizes with the same work.
-func dimensions() (all []dimension) {
-	for i, n := range []int{16, 64, 256} {
-		all = append(all, dimension{fmt.Sprintf("%d CPUs", n), Plan{CPUs: n, Processes: 256, Threads: 2,
-			Time: 4 * time.Second << (4 - 2*i), Copy: 2048, Ring: 1 << 18, Output: "file", Period: 2 * time.Millisecond}})
-	}
-	for i, n := range []int{625, 2500, 10000} {
-		all = append(all, dimension{fmt.Sprintf("%d processes a second", n), Plan{CPUs: 16, Processes: n / 20,
-			Threads: 2, Time: 4 * time.Second << (4 - 2*i), Copy: 2048, Ring: 1 << 20, Output: "file", Rate: n,
-			Period: time.Second * 16 / time.Duration(3*n), Faults: []string{"reuse"}}})
-	}
-	for _, n := range []int{2048, 16384, 131072} {
-		all = append(all, dimension{fmt.Sprintf("%d mappings", n), Plan{CPUs: 2, Processes: 4, Threads: 2,
-			Time: 40 * time.Second, Copy: 4096, Ring: 1 << 21, Output: "judge", Maps: n, Period: 10 * time.Millisecond}})
-	}
-	for i, n := range []int{1000, 4000, 16000} {
-		all = append(all, dimension{fmt.Sprintf("%d run already", n), Plan{CPUs: 64, Processes: n, Threads: 2,
-			Time: 2 * time.Second << (4 - 2*i), Copy: 2048, Ring: 1 << 18, Output: "file", Period: 2 * time.Millisecond << (4 - 2*i)}})
-	}
-	for i, n := range []int{250, 1000, 4000} {
-		all = append(all, dimension{fmt.Sprintf("losses beside %d", n), Plan{CPUs: 256, Processes: n, Threads: 2,
-			Time: 2 * time.Second << (4 - 2*i), Copy: 512, Ring: 1 << 16, Output: "judge", Rate: 10000>>(4-2*i), Period: 6 * time.Millisecond << (4 - 2*i)}})
-	}
-	for _, output := range Outputs[1:] {
-		all = append(all, dimension{"a day as " + output, Plan{CPUs: 2, Processes: 8, Threads: 4, Time: 24 * time.Hour,
-			Copy: 4096, Ring: 1 << 20, Join: true, Output: output, Period: 500 * time.Millisecond,
-			Faults: []string{"fork", "exec", "exits", "reuse", "vanish", "dlclose", "limit"}}})
+// records is how many there were, and how many of them were samples.
+func (r *Result) records() (all int) {
+	for what, n := range r.Reached {
+		if what == strings.ToUpper(what) { // a type of record
+			all += n
+		}
 	}
 	return all
 }
 
+// A large machine in one way.
 type dimension struct {
 	name string
+	n    int
 	plan Plan
 }
 
+// dimensions are the ways in which machines are large, each in three sizes, in which about as much happens.
+func dimensions() (all []dimension) {
+	for i, n := range []int{16, 64, 256} {
+		all = append(all, dimension{"CPUs", n, Plan{CPUs: n, Processes: 256, Threads: 2, Time: 4 * time.Second << (4 - 2*i),
+			Copy: 2048, Ring: 1 << 18, Output: "file", Period: 2 * time.Millisecond}})
+	}
+	for i, n := range []int{625, 2_500, 10_000} {
+		all = append(all, dimension{"processes started a second", n, Plan{CPUs: 16, Processes: n / 20, Threads: 2,
+			Time: 4 * time.Second << (4 - 2*i), Copy: 2048, Ring: 1 << 20, Output: "file", Rate: n,
+			Period: 16 * time.Second / time.Duration(3*n), Faults: []string{"reuse", "fresh"}}})
+	}
+	for i, n := range []int{1_000, 4_000, 16_000} {
+		all = append(all, dimension{"processes that run already", n, Plan{CPUs: 64, Processes: n, Threads: 2,
+			Time: 8 * time.Second << (4 - 2*i), Copy: 2048, Ring: 1 << 18, Output: "file",
+			Period: 2 * time.Millisecond << (4 - 2*i)}})
+	}
+	for _, n := range []int{2_048, 16_384, 131_072} {
+		all = append(all, dimension{"mappings of a process", n, Plan{CPUs: 2, Processes: 4, Threads: 2,
+			Time: 40 * time.Second, Copy: 4096, Ring: 1 << 21, Output: "judge", Maps: n, Period: 10 * time.Millisecond}})
+	}
+	return all
+}
+
+// long is a plan of a long recording.
+func long(output string, hours time.Duration) Plan {
+	return Plan{Seed: 1, CPUs: 2, Processes: 8, Threads: 4, Time: hours * time.Hour, Copy: 4096, Ring: 1 << 20, Join: true,
+		Output: output, Period: 500 * time.Millisecond,
+		Faults: []string{"fork", "exec", "exits", "reuse", "vanish", "dlclose", "limit"}}
+}
+
+// TestScale judges machines that are large in one way, and looks whether what is in use levels off. With -scale these
+// are as large as bench/SIMULATION.md says, and what they take is printed.
 func TestScale(t *testing.T) {
 	files, err := Files(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime.MemProfileRate = 4096
+	if *scale {
+		printSizes(t, files)
+		printDays(t, files)
+		return
+	}
+	for _, p := range []Plan{
+		{Seed: 1, CPUs: 64, Processes: 64, Threads: 2, Time: 150 * time.Millisecond, Copy: 2048, Ring: 1 << 18,
+			Output: "file", Period: 2 * time.Millisecond},
+		{Seed: 1, CPUs: 16, Processes: 100, Threads: 2, Time: time.Second, Copy: 2048, Ring: 1 << 20, Output: "file",
+			Rate: 2_500, Period: 2 * time.Millisecond, Faults: []string{"reuse"}},
+		{Seed: 1, CPUs: 4, Processes: 4, Threads: 2, Time: 2 * time.Second, Copy: 2048, Ring: 1 << 21, Output: "judge",
+			Maps: 5_000, Period: 10 * time.Millisecond},
+		long("flight", 1),
+		long("segments", 1),
+	} {
+		_, u := measure(t, p, files, p.Time/3, p.Time*9/10)
+		if len(u) < 2 {
+			t.Fatalf("%v was looked at %d times", p, len(u))
+		}
+		if p.Maps == 0 && u[1].heap > u[0].heap+mostGrowth || u[1].descriptors > u[0].descriptors+4 ||
+			u[1].goroutines > u[0].goroutines+4 {
+			t.Errorf("%v\n\tin use are %v after a third of the time, and %v at its end", p, u[0], u[1])
+		}
+	}
+}
+
+// mostGrowth is what tables may grow by that are bounded. A thousand processes would take twice as much, or 3,000
+// samples.
+const mostGrowth = 300_000
+
+// printSizes prints what a record takes on machines of three sizes.
+func printSizes(t *testing.T, files []*file) {
+	fmt.Println("| | | records | samples | CPU time | a record | in use |\n|---|--:|--:|--:|--:|--:|--:|")
 	for _, d := range dimensions() {
-		if !strings.Contains(d.name, *large1) {
+		if !strings.HasPrefix(d.name, *only) {
 			continue
 		}
-		var all Result
-		all.Reached = make(map[string]int)
-		var last figure
-		cpu, machine := profiled(t, func() {
-			d.plan.Seed = 1
-			res, f := measure(t, d.plan, files, d.plan.Time/12, d.plan.Time/4, d.plan.Time/2, d.plan.Time*9/10)
-			all.add(res)
-			for _, f := range f {
-				t.Logf("%+v", f)
-				last = f
+		all := Result{Reached: make(map[string]int)}
+		var most use
+		cpu := cpuOf(t, func() {
+			for d.plan.Seed = range uint64(3) {
+				res, uses := measure(t, d.plan, files, d.plan.Time/4, d.plan.Time/2, d.plan.Time*9/10)
+				all.add(res)
+				for _, u := range uses {
+					if u.heap > most.heap {
+						most = u
+					}
+				}
 			}
 		})
-		records := 0
-		for what, n := range all.Reached {
-			if strings.ToUpper(what) == what {
-				records += n
-			}
+		n := all.records()
+		fmt.Printf("| %s | %d | %d | %d | %.2f s | %.2f µs | %v |\n", d.name, d.n, n, all.Samples, cpu.Seconds(),
+			float64(cpu.Nanoseconds())/1e3/float64(n), most)
+	}
+}
+
+// printDays prints what a day of recording has in use after two hours, and at its end.
+func printDays(t *testing.T, files []*file) {
+	fmt.Println("\n| a day as | samples | CPU time | after 2 hours | after 23 hours |\n|---|--:|--:|--:|--:|")
+	for _, output := range Outputs[1:] {
+		if !strings.HasPrefix(output, *only) {
+			continue
 		}
-		t.Logf("%s: %d records %d samples %v ended %v reached %v: %v recorder %.2f µs/record, machine %v; heap %d", d.name, records, all.Samples, 0,
-			all.Ended, all.Reached, cpu, float64(cpu.Microseconds())/float64(records), machine, last.heap)
+		var res *Result
+		var uses []use
+		cpu := cpuOf(t, func() { res, uses = measure(t, long(output, 24), files, 2*time.Hour, 23*time.Hour) })
+		fmt.Printf("| %s | %d | %.2f s | %v | %v |\n", output, res.Samples, cpu.Seconds(), uses[0], uses[1])
 	}
 }
