@@ -184,7 +184,7 @@ func (s *Session) Restate(begin func() error) error {
 	}
 	s.table.Restate()
 	s.commandLines.restate()
-	clear(s.partly)
+	s.forgetParts()
 	s.told = 0
 	return begin()
 }

@@ -57,6 +57,7 @@ type Session struct {
 	met    *vmas.Space            // that of the process of the current sample, nil if it is not known
 	told   int                    // bytes of records that say what was known of processes, since Restate
 	partly map[uint64]*partlyTold // by address space, large ones of which something was told since then
+	parts  int                    // how much was told of them
 
 	commandLines *commandLines // nil where none are recorded
 

@@ -86,6 +86,25 @@ func newTestSession(sink Sink) *Session {
 	return NewSession(Config{Format: &format, Sink: sink, MaxStack: 2048})
 }
 
+// TestPartsOfLargeProcessesAreBounded samples ever more threads of a process that is told of in parts.
+func TestPartsOfLargeProcessesAreBounded(t *testing.T) {
+	s := newTestSession(drop{})
+	for i := range uint64(2000) {
+		s.table.Mmap(7, vmas.Map{Addr: 0x1000_0000 + i<<16, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/a")})
+	}
+	s.met = s.table.Space(7)
+	for i := range uint64(3 * maxParts) {
+		s.tellPart(&perfring.Sample{PID: 7, TID: uint32(8 + i), IP: 0x1000_0000 + i%2000<<16}, nil)
+	}
+	if !s.met.IsLarge() || len(s.partly) != 1 {
+		t.Fatalf("%d processes were told of in parts", len(s.partly))
+	}
+	p := s.partly[s.met.ID()]
+	if n := len(p.tids) + len(p.mappings); n != s.parts || n > maxParts+2 || len(p.mappings) != 2000 {
+		t.Errorf("%d threads and %d mappings are kept, %d are counted", len(p.tids), len(p.mappings), s.parts)
+	}
+}
+
 // TestCopiesAreToldAheadOfTheirSample: the record of a copy that a walk finds is written before the sample,
 // and not by the walk itself.
 func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {

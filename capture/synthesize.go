@@ -66,16 +66,29 @@ type partlyTold struct {
 	mappings map[uint64]vmas.Mapping // by address
 }
 
-// maxPartly bounds the processes of which a part was told. It is told again of those that are forgotten.
-const maxPartly = 256
+// maxPartly bounds the processes of which a part was told, and maxParts the threads and mappings of all of them. All is
+// told again when there are more: processes may map code at other addresses all the time.
+const (
+	maxPartly = 256
+	maxParts  = 1 << 17
+)
+
+// forgetParts notes that nothing counts as told of large processes.
+func (s *Session) forgetParts() {
+	clear(s.partly)
+	s.parts = 0
+}
 
 // tellPart writes the names of a large process and of the sampled thread, and the mappings that the sample is in.
 func (s *Session) tellPart(sm *perfring.Sample, chain []uint64) {
 	space := s.met
+	if s.parts >= maxParts {
+		s.forgetParts()
+	}
 	p := s.partly[space.ID()]
 	if p == nil {
 		if len(s.partly) >= maxPartly {
-			clear(s.partly)
+			s.forgetParts()
 		}
 		p = &partlyTold{make(map[uint32]bool), make(map[uint64]vmas.Mapping)}
 		s.partly[space.ID()] = p
@@ -88,6 +101,7 @@ func (s *Session) tellPart(sm *perfring.Sample, chain []uint64) {
 	for _, tid := range [2]uint32{space.PID, sm.TID} {
 		if !p.tids[tid] {
 			p.tids[tid] = true
+			s.parts++
 			s.describeThread(space.PID, vmas.Thread{TID: tid, Comm: space.Comm(tid)})
 		}
 	}
@@ -109,6 +123,9 @@ func (s *Session) tellMapping(p *partlyTold, addr uint64) {
 		return
 	}
 	if told, ok := p.mappings[m.Start]; !ok || told.File != m.File || told.End != m.End || told.Offset != m.Offset {
+		if !ok {
+			s.parts++
+		}
 		p.mappings[m.Start] = *m
 		s.describeMapping(s.met.PID, m)
 	}
