@@ -58,7 +58,7 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid test-kernels race lint simulate fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
+.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid test-kernels race lint simulate bench-scale fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -180,6 +180,9 @@ FROM  ?= 1
 simulate: ## simulate SEEDS=1000 machines FROM=1 on, and say the shortest plan of those that fail
 	CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 24h -run '^TestSimulate$$' ./testdata/machine -args \
 		-seeds $(SEEDS) -from $(FROM)
+
+bench-scale: ## simulate large machines, and print the tables of bench/SIMULATION.md
+	@CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -timeout 1h -run '^TestScale$$' ./testdata/machine -args -scale
 
 fuzz: ## run every fuzz target for FUZZTIME=20000x, a number of inputs
 	@grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -84,7 +85,9 @@ func useAt(t *testing.T, at time.Duration) use {
 func measure(t *testing.T, p Plan, files []*file, at ...time.Duration) (res *Result, all []use) {
 	t.Helper()
 	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
-	runtime.MemProfileRate = 1024
+	if runtime.MemProfileRate = 4096; *scale {
+		runtime.MemProfileRate = 64 << 10 // taking it costs the recorder time
+	}
 	folder := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		res = watch(p, files, folder, func(r *run) {
@@ -116,7 +119,7 @@ func cpuOf(t *testing.T, do func()) time.Duration {
 	return time.Duration(ofRecorders(t, b.Bytes(), "cpu"))
 }
 
-// records is how many there were, and how many of them were samples.
+// records is how many records were written.
 func (r *Result) records() (all int) {
 	for what, n := range r.Reached {
 		if what == strings.ToUpper(what) { // a type of record
@@ -126,34 +129,31 @@ func (r *Result) records() (all int) {
 	return all
 }
 
-// A large machine in one way.
+// A dimension is a way in which machines are large.
 type dimension struct {
-	name string
-	n    int
-	plan Plan
+	name  string
+	sizes [3]int
+	plan  func(n int, times time.Duration) Plan // times is 16 for the first size, then 4, then 1
 }
 
-// dimensions are the ways in which machines are large, each in three sizes, in which about as much happens.
-func dimensions() (all []dimension) {
-	for i, n := range []int{16, 64, 256} {
-		all = append(all, dimension{"CPUs", n, Plan{CPUs: n, Processes: 256, Threads: 2, Time: 4 * time.Second << (4 - 2*i),
-			Copy: 2048, Ring: 1 << 18, Output: "file", Period: 2 * time.Millisecond}})
-	}
-	for i, n := range []int{625, 2_500, 10_000} {
-		all = append(all, dimension{"processes started a second", n, Plan{CPUs: 16, Processes: n / 20, Threads: 2,
-			Time: 4 * time.Second << (4 - 2*i), Copy: 2048, Ring: 1 << 20, Output: "file", Rate: n,
-			Period: 16 * time.Second / time.Duration(3*n), Faults: []string{"reuse", "fresh"}}})
-	}
-	for i, n := range []int{1_000, 4_000, 16_000} {
-		all = append(all, dimension{"processes that run already", n, Plan{CPUs: 64, Processes: n, Threads: 2,
-			Time: 8 * time.Second << (4 - 2*i), Copy: 2048, Ring: 1 << 18, Output: "file",
-			Period: 2 * time.Millisecond << (4 - 2*i)}})
-	}
-	for _, n := range []int{2_048, 16_384, 131_072} {
-		all = append(all, dimension{"mappings of a process", n, Plan{CPUs: 2, Processes: 4, Threads: 2,
-			Time: 40 * time.Second, Copy: 4096, Ring: 1 << 21, Output: "judge", Maps: n, Period: 10 * time.Millisecond}})
-	}
-	return all
+// dimensions are these ways. As much happens on the machines of all sizes.
+var dimensions = []dimension{
+	{"CPUs", [3]int{16, 64, 256}, func(n int, times time.Duration) Plan {
+		return Plan{CPUs: n, Processes: 256, Threads: 2, Time: 2 * time.Second * times, Copy: 2048, Ring: 1 << 18,
+			Output: "file", Period: 2 * time.Millisecond}
+	}},
+	{"processes started a second", [3]int{625, 2_500, 10_000}, func(n int, times time.Duration) Plan {
+		return Plan{CPUs: 16, Processes: n / 20, Threads: 2, Time: 3 * time.Second * times, Copy: 2048, Ring: 1 << 20,
+			Output: "file", Rate: n, Period: 16 * time.Second / time.Duration(3*n), Faults: []string{"reuse", "fresh"}}
+	}},
+	{"processes that run already", [3]int{1_000, 4_000, 16_000}, func(n int, times time.Duration) Plan {
+		return Plan{CPUs: 64, Processes: n, Threads: 2, Time: 4 * time.Second * times, Copy: 2048, Ring: 1 << 18,
+			Output: "file", Period: 2 * time.Millisecond * times}
+	}},
+	{"mappings of a process", [3]int{2_048, 16_384, 131_072}, func(n int, _ time.Duration) Plan {
+		return Plan{CPUs: 2, Processes: 4, Threads: 2, Time: 40 * time.Second, Copy: 4096, Ring: 1 << 21, Output: "judge",
+			Maps: n, Period: 10 * time.Millisecond}
+	}},
 }
 
 // long is a plan of a long recording.
@@ -169,6 +169,9 @@ func TestScale(t *testing.T) {
 	files, err := Files(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if testing.Short() {
+		t.Skip("the race detector takes memory, too")
 	}
 	if *scale {
 		printSizes(t, files)
@@ -200,29 +203,33 @@ func TestScale(t *testing.T) {
 // samples.
 const mostGrowth = 300_000
 
-// printSizes prints what a record takes on machines of three sizes.
+// printSizes prints what a record takes on machines of three sizes. These run by turns, as other programs may take
+// caches and memory from them for a while.
 func printSizes(t *testing.T, files []*file) {
 	fmt.Println("| | | records | samples | CPU time | a record | in use |\n|---|--:|--:|--:|--:|--:|--:|")
-	for _, d := range dimensions() {
+	for _, d := range dimensions {
 		if !strings.HasPrefix(d.name, *only) {
 			continue
 		}
-		all := Result{Reached: make(map[string]int)}
-		var most use
-		cpu := cpuOf(t, func() {
-			for d.plan.Seed = range uint64(3) {
-				res, uses := measure(t, d.plan, files, d.plan.Time/4, d.plan.Time/2, d.plan.Time*9/10)
-				all.add(res)
-				for _, u := range uses {
-					if u.heap > most.heap {
-						most = u
-					}
-				}
+		var cpu [3]time.Duration
+		var most [3]use
+		all := [3]Result{{Reached: make(map[string]int)}, {Reached: make(map[string]int)}, {Reached: make(map[string]int)}}
+		for seed := range uint64(3) {
+			for i, n := range d.sizes {
+				p := d.plan(n, 16>>(2*i))
+				p.Seed = seed
+				cpu[i] += cpuOf(t, func() {
+					res, uses := measure(t, p, files, p.Time/2, p.Time*9/10)
+					all[i].add(res)
+					most[i] = slices.MaxFunc(append(uses, most[i]), func(a, b use) int { return cmp.Compare(a.heap, b.heap) })
+				})
 			}
-		})
-		n := all.records()
-		fmt.Printf("| %s | %d | %d | %d | %.2f s | %.2f µs | %v |\n", d.name, d.n, n, all.Samples, cpu.Seconds(),
-			float64(cpu.Nanoseconds())/1e3/float64(n), most)
+		}
+		for i, n := range d.sizes {
+			records := all[i].records()
+			fmt.Printf("| %s | %d | %d | %d | %.2f s | %.2f µs | %v |\n", d.name, n, records, all[i].Samples, cpu[i].Seconds(),
+				float64(cpu[i].Nanoseconds())/1e3/float64(records), most[i])
+		}
 	}
 }
 
