@@ -193,6 +193,7 @@ func (m *Machine) advance(until uint64) {
 		next := m.order[0]
 		m.at = max(m.at, next.next)
 		m.happen(next)
+		next.write(m.at) // not only at the end: there may be thousands by then
 		next.next += 1 + uint64(next.r.Int64N(2*int64(m.period())))
 		heap.Fix(&m.order, 0)
 	}
