@@ -188,12 +188,12 @@ type recording struct {
 	ending <-chan struct{} // closed when the recording is to end, even if something hangs
 	end    func()          // closes it
 
-	sampling sampling
-	records  uint64 // taken from the rings
-	early    earlyDrains
-	opens    bool       // expect has met a file that was not known, since wait last looked
-	priority precedence // nil for none
-	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
+	sampling  sampling
+	untilPeek int // how many records are taken until the rings are looked at
+	early     earlyDrains
+	opens     bool       // expect has met a file that was not known, since wait last looked
+	priority  precedence // nil for none
+	outran    bool       // a recorded real-time thread was seen, and the priority raised if possible
 
 	began     time.Time
 	lastDrain uint64        // when it began, by [perfring.Source.Now]
@@ -584,10 +584,15 @@ func (r *recording) expect(rec perfring.Record) {
 	r.outrunTask(rec)
 }
 
+// leastPeek is after how many records the rings are looked at while they are drained.
+const leastPeek = 64
+
 // record takes the next record from the rings. Now and then it looks ahead for new mappings, as their
 // processes may be about to end.
 func (r *recording) record(rec perfring.Record) error {
-	if r.records++; r.records%64 == 0 {
+	if r.untilPeek--; r.untilPeek <= 0 {
+		// As rare as there are rings that it goes through, which would else be most of a record's cost.
+		r.untilPeek = max(leastPeek, r.source.Rings()/2)
 		r.source.Peek(r.expect)
 	}
 	return r.session.Record(rec)

@@ -398,3 +398,28 @@ func TestShareIsNeverRoundedToAll(t *testing.T) {
 		}
 	}
 }
+
+// TestLooksAtManyRings: what it takes to look at all rings while they are drained does not grow for each record.
+func TestLooksAtManyRings(t *testing.T) {
+	for cpus, most := range map[int]int{1: 64, 16: 64, 256: 256} {
+		var rings []perfring.Memory
+		for i := range 2 * cpus {
+			rings = append(rings, perfring.Memory{CPU: i / 2, SideBand: i%2 == 0, Data: make([]byte, 64), Head: new(uint64),
+				Tail: new(uint64)})
+		}
+		r := &recording{source: perfring.OfMemory(perfring.Attr{}, rings, nil), session: newTestSession(drop{})}
+		looks, last := 0, 0
+		for range 4 * most {
+			if err := r.record(mapRecord(7, 0x1000, 0x1000, 1, "/a")); err != nil {
+				t.Fatal(err)
+			}
+			if r.untilPeek > last {
+				looks++
+			}
+			last = r.untilPeek
+		}
+		if looks != 4 {
+			t.Errorf("%d CPUs: %d looks for %d records", cpus, looks, 4*most)
+		}
+	}
+}
