@@ -168,8 +168,8 @@ func (t *Table) nextUnread() (next *unread) {
 	return q.idle[0]
 }
 
-// nextWanted returns the first process that was sampled and may be read now, nil if there is none. Mostly it is the first
-// of all: those before it were read.
+// nextWanted returns the first process that was sampled and may be read now, nil if there is none. Mostly it is the
+// first of all: those before it were read.
 func (t *Table) nextWanted() *unread {
 	q := &t.unread
 	for len(q.wants) > 0 && q.wants[0].state != wanted {

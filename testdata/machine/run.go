@@ -216,7 +216,8 @@ func (r *run) record(folder string) {
 		o.Rotation = &capture.Rotation{Place: place, Most: 100, Last: r.plan.Time / 3}
 	}
 	if r.plan.isLong() && o.Rotation != nil {
-		o.Rotation.Most, o.Rotation.Every, o.Rotation.Last = 3, min(o.Rotation.Every, longPart), min(o.Rotation.Last, longPart)
+		o.Rotation.Most = 3
+		o.Rotation.Every, o.Rotation.Last = min(o.Rotation.Every, longPart), min(o.Rotation.Last, longPart)
 	}
 	out, err := capture.Record(context.Background(), o)
 	r.check("record", err)
