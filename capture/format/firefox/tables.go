@@ -250,21 +250,20 @@ func (t *tables) check() error {
 func (t *tables) writeLibs(e *encoder) {
 	e.column("libs", len(t.libs), func(i int) {
 		image := &t.p.Images[t.libs[i]]
-		e.open('{')
+		e.Open('{')
 		for _, field := range [][2]string{
 			{"name", image.Name}, {"path", image.Path}, {"debugName", image.Name}, {"debugPath", image.Path},
 			{"breakpadId", breakpadID(image.BuildID)}, {"arch", t.p.Arch},
 		} {
-			e.key(field[0])
-			e.text(field[1])
+			e.Field(field[0], field[1])
 		}
-		e.key("codeId")
+		e.Key("codeId")
 		if image.BuildID == nil {
 			e.null()
 		} else {
-			e.text(hex.EncodeToString(image.BuildID))
+			e.Value(hex.EncodeToString(image.BuildID))
 		}
-		e.close('}')
+		e.Close()
 	})
 }
 
@@ -283,19 +282,19 @@ func breakpadID(buildID []byte) string {
 }
 
 func (t *tables) write(e *encoder) {
-	e.open('{')
+	e.Open('{')
 
 	n := len(t.stack) - 1
 	e.table("stackTable", n)
 	e.column("frame", n, func(i int) { e.index(t.stack[i+1]) })
 	e.column("prefixOffset", n, func(i int) {
 		if parent := int(t.p.Nodes[i+1].Parent); parent > 0 {
-			e.number(int64(i + 1 - parent))
+			e.Int(int64(i + 1 - parent))
 			return
 		}
-		e.number(0)
+		e.Int(0)
 	})
-	e.close('}')
+	e.Close()
 
 	t.writeFrames(e)
 
@@ -304,12 +303,12 @@ func (t *tables) write(e *encoder) {
 	e.column("name", n, func(i int) { e.index(t.funcs[i].name) })
 	e.same("isJS", n, "false")
 	e.same("relevantForJS", n, "false")
-	e.column("resource", n, func(i int) { e.number(int64(t.funcs[i].resource)) })
+	e.column("resource", n, func(i int) { e.Int(int64(t.funcs[i].resource)) })
 	e.column("source", n, func(i int) { e.index(t.funcs[i].source) })
 	e.same("lineNumber", n, "null")
 	e.same("columnNumber", n, "null")
 	e.same("originalLocation", n, "null")
-	e.close('}')
+	e.Close()
 
 	n = len(t.resources)
 	e.table("resourceTable", n)
@@ -317,15 +316,15 @@ func (t *tables) write(e *encoder) {
 	e.column("name", n, func(i int) { e.index(t.text(t.p.Images[t.resources[i]].Name)) })
 	e.same("host", n, "null")
 	e.same("type", n, "1") // library
-	e.close('}')
+	e.Close()
 
 	n = len(t.symbols)
 	e.table("nativeSymbols", n)
 	e.column("libIndex", n, func(i int) { e.index(t.symbols[i].lib) })
-	e.column("address", n, func(i int) { e.number(t.symbols[i].addr) })
+	e.column("address", n, func(i int) { e.Int(t.symbols[i].addr) })
 	e.column("name", n, func(i int) { e.index(t.symbols[i].name) })
 	e.same("functionSize", n, "null")
-	e.close('}')
+	e.Close()
 
 	n = len(t.sources)
 	e.table("sources", n)
@@ -335,16 +334,16 @@ func (t *tables) write(e *encoder) {
 	e.same("startColumn", n, "1")
 	e.same("sourceMapURL", n, "null")
 	e.same("content", n, "null")
-	e.close('}')
+	e.Close()
 
 	e.table("sourceLocationTable", 0)
 	e.same("source", 0, "")
 	e.same("line", 0, "")
 	e.same("column", 0, "")
-	e.close('}')
+	e.Close()
 
-	e.column("stringArray", len(t.strings), func(i int) { e.text(t.strings[i]) })
-	e.close('}')
+	e.column("stringArray", len(t.strings), func(i int) { e.Value(t.strings[i]) })
+	e.Close()
 }
 
 func (t *tables) writeFrames(e *encoder) {
@@ -352,16 +351,16 @@ func (t *tables) writeFrames(e *encoder) {
 	at := func(i int) *profile.Frame { return &t.p.Frames[t.rows[i].frame] }
 	e.table("frameTable", n)
 	e.column("address", n, func(i int) {
-		e.number(t.address(at(i).Image, at(i).PC))
+		e.Int(t.address(at(i).Image, at(i).PC))
 	})
-	e.column("inlineDepth", n, func(i int) { e.number(int64(min(t.rows[i].depth, 255))) }) // readers keep a byte
+	e.column("inlineDepth", n, func(i int) { e.Int(int64(min(t.rows[i].depth, 255))) }) // readers keep a byte
 	e.column("category", n, func(i int) {
 		category, _ := categoryOf(at(i))
-		e.number(int64(category))
+		e.Int(int64(category))
 	})
 	e.column("subcategory", n, func(i int) {
 		_, subcategory := categoryOf(at(i))
-		e.number(int64(subcategory))
+		e.Int(int64(subcategory))
 	})
 	e.column("func", n, func(i int) { e.index(t.fn[t.rows[i].frame]) })
 	e.column("nativeSymbol", n, func(i int) { e.index(t.rows[i].symbol) })
@@ -371,18 +370,10 @@ func (t *tables) writeFrames(e *encoder) {
 			e.null()
 			return
 		}
-		e.number(int64(v))
+		e.Int(int64(v))
 	}
 	e.column("line", n, func(i int) { line(i, at(i).Line) })
 	e.column("column", n, func(i int) { line(i, at(i).Column) })
 	e.same("originalLocation", n, "null")
-	e.close('}')
-}
-
-// table begins a table.
-func (e *encoder) table(name string, n int) {
-	e.key(name)
-	e.open('{')
-	e.key("length")
-	e.number(int64(n))
+	e.Close()
 }
