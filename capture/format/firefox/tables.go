@@ -14,8 +14,7 @@ import (
 type tables struct {
 	p *profile.Profile
 
-	strings  []string
-	interned map[string]int32
+	strings profile.Texts
 
 	libs      []int32  // images that are files, or the kernel's
 	resources []int32  // images that functions lie in
@@ -77,22 +76,14 @@ func beginning(code symbols.Segment) uint64 {
 }
 
 func newTables(p *profile.Profile) *tables {
-	t := &tables{p: p, interned: make(map[string]int32)}
+	t := &tables{p: p}
 	t.addImages()
 	t.addFunctions()
 	t.addStacks()
 	return t
 }
 
-func (t *tables) text(s string) int32 {
-	i, ok := t.interned[s]
-	if !ok {
-		i = int32(len(t.strings))
-		t.strings = append(t.strings, s)
-		t.interned[s] = i
-	}
-	return i
-}
+func (t *tables) text(s string) int32 { return t.strings.Number(s) }
 
 func (t *tables) addImages() {
 	t.lib = make([]int32, len(t.p.Images))
@@ -223,8 +214,8 @@ func (t *tables) check() error {
 		{"libraries of resources", len(t.resources), len(t.libs), func(i int) int32 {
 			return t.lib[t.resources[i]]
 		}, true},
-		{"sources", len(t.sources), len(t.strings), func(i int) int32 { return t.sources[i] }, false},
-		{"names of functions", len(t.funcs), len(t.strings), func(i int) int32 { return t.funcs[i].name }, false},
+		{"sources", len(t.sources), len(t.strings.List), func(i int) int32 { return t.sources[i] }, false},
+		{"names of functions", len(t.funcs), len(t.strings.List), func(i int) int32 { return t.funcs[i].name }, false},
 		{"resources of functions", len(t.funcs), len(t.resources), func(i int) int32 {
 			return t.funcs[i].resource
 		}, true},
@@ -232,7 +223,7 @@ func (t *tables) check() error {
 			return t.funcs[i].source
 		}, true},
 		{"libraries of symbols", len(t.symbols), len(t.libs), func(i int) int32 { return t.symbols[i].lib }, false},
-		{"names of symbols", len(t.symbols), len(t.strings), func(i int) int32 { return t.symbols[i].name }, false},
+		{"names of symbols", len(t.symbols), len(t.strings.List), func(i int) int32 { return t.symbols[i].name }, false},
 		{"frames", len(t.rows), len(t.p.Frames), func(i int) int32 { return t.rows[i].frame }, false},
 		{"functions of frames", len(t.fn), len(t.funcs), func(i int) int32 { return t.fn[i] }, false},
 		{"symbols of frames", len(t.rows), len(t.symbols), func(i int) int32 { return t.rows[i].symbol }, true},
@@ -342,7 +333,7 @@ func (t *tables) write(e *encoder) {
 	e.same("column", 0, "")
 	e.Close()
 
-	e.column("stringArray", len(t.strings), func(i int) { e.Value(t.strings[i]) })
+	e.column("stringArray", len(t.strings.List), func(i int) { e.Value(t.strings.List[i]) })
 	e.Close()
 }
 
