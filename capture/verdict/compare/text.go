@@ -153,7 +153,7 @@ func cell(list []string, i int) string {
 // pad fills text, or shortens it, to n columns.
 func (p *page) pad(s string, n int) string {
 	s = p.cut(s, n)
-	return s + strings.Repeat(" ", max(0, n-human.Columns(s)))
+	return s + human.Blank(s, n)
 }
 
 func (p *page) blame(r *Result) {
