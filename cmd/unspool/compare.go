@@ -150,7 +150,7 @@ func (f *compareFlags) compare(files, command []string) (under bool, status int,
 		return false, 0, &usageError{"unspool compare", err}
 	}
 	if f.spool.path != "" {
-		return false, 0, f.recordSpool(command, f.trials())
+		return false, 0, f.recordSpool(command)
 	}
 	if len(files) == 2 {
 		return false, 0, f.two(files)
@@ -196,7 +196,7 @@ func (f *compareFlags) live(command []string) (under bool, status int, err error
 	}
 	defer os.RemoveAll(folder)
 	pairs := filepath.Join(folder, "pairs.data")
-	l, err := f.recordLive(command, pairs, f.trials())
+	l, err := f.recordLive(command, pairs)
 	if err != nil || l.status != 0 {
 		return false, l.status, err
 	}
@@ -205,7 +205,7 @@ func (f *compareFlags) live(command []string) (under bool, status int, err error
 		return false, 0, err
 	}
 	defer confined.close()
-	under, err = f.pairs(pairs, int(f.stackSize), l.costs, l.joined)
+	under, err = f.pairs(pairs, int(f.stackSize), l.costs)
 	return under, 0, err
 }
 
@@ -216,28 +216,18 @@ func (f *compareFlags) recording(path string) (under bool, err error) {
 		return false, err
 	}
 	defer os.RemoveAll(folder)
-	pairs, trials := filepath.Join(folder, "pairs.data"), f.trials()
-	asked, err := f.convert(path, pairs, trials)
+	pairs := filepath.Join(folder, "pairs.data")
+	asked, err := f.convert(path, pairs)
 	var damage *perfdata.DamageError
 	if err != nil && !errors.As(err, &damage) {
 		return false, err
 	}
-	under, perr := f.pairs(pairs, asked, nil, trials.Joined())
+	under, perr := f.pairs(pairs, asked, nil)
 	return under, errors.Join(err, perr)
 }
 
-// trials are those of smaller copies, none where stacks are not joined.
-func (f *compareFlags) trials() *capture.SizeTrials {
-	if f.strict || f.noJoin {
-		return capture.NewSizeTrials(nil)
-	}
-	return capture.NewSizeTrials(compare.Sizes)
-}
-
 // pairs prints the comparison of a file with two callchains for each sample, of asked bytes of stack.
-func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joined map[int]uint64) (
-	under bool, err error,
-) {
+func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs) (under bool, err error) {
 	r, err := perfdata.Open(path)
 	if err != nil {
 		return false, err
@@ -269,7 +259,6 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	if c.Samples == 0 {
 		return false, errors.New("no sample has a user stack: there is nothing to compare")
 	}
-	c.Joined = joined
 	c.Packages = func(images []profile.Image) []string { return f.owners(c.DWARF, images) }
 	result := c.Result(sym, asked, costs)
 	return f.under(result), f.print(result, c)
@@ -321,7 +310,7 @@ func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
 }
 
 // convert unwinds a perf recording both ways, and returns how many bytes of each stack were asked for.
-func (f *compareFlags) convert(input, output string, watcher capture.Watcher) (asked int, err error) {
+func (f *compareFlags) convert(input, output string) (asked int, err error) {
 	if asked, err = copied(input); err != nil {
 		return 0, err
 	}
@@ -330,7 +319,7 @@ func (f *compareFlags) convert(input, output string, watcher capture.Watcher) (a
 			input)
 	}
 	o := capture.ConvertOptions{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
-		MaxStack: f.maxStack, Strict: f.strict, Pairs: true, Watcher: watcher,
+		MaxStack: f.maxStack, Strict: f.strict, Pairs: true,
 		OpenKernel: f.openKernel, Files: f.opener}
 	line := f.statusLine()
 	o.Progress = line.converted
