@@ -17,7 +17,6 @@ import (
 	outfile "unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
-	"unspool/capture/profile/difference"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/packages"
 	"unspool/capture/verdict/compare"
@@ -45,26 +44,27 @@ func compareCommand(status *int) *cobra.Command {
 	// 64 KiB a sample fill the usual ring in an eighth of a second.
 	f := compareFlags{recordFlags: recordFlags{stackSize: perfring.MaxStackSize, ring: "64M"}}
 	c := &cobra.Command{
-		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE | A B",
+		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE",
 		Short: "Compare frame-pointer stacks with DWARF stacks, on the same samples",
 		Long: `Say what frame pointers lose on a workload, and which package is to blame.
 Each sample carries both answers: the kernel's walk along frame pointers, and the
 stack as its unwind tables have it. FILE is a recording with raw stacks, of
-'perf record --call-graph dwarf'. Of two recordings, A and B, it says what differs,
-as 'unspool report A B' does.
+'perf record --call-graph dwarf'. See 'unspool report A B' for two recordings.
 
 No recording is kept, only the result is printed.`,
 		Example: `  unspool compare -- ./program
   unspool compare -a -d 60 --html report.html
-  unspool compare --fail-under same=95 -- make check
-  unspool compare --html page.html with-fp.data without-fp.data`,
+  unspool compare --fail-under same=95 -- make check`,
 		Args: func(c *cobra.Command, args []string) error {
 			files := f.files(c, args)
 			switch {
+			case len(files) == 2:
+				return &usageError{"unspool compare",
+					errors.New("two recordings: 'unspool report A B' says what differs between them")}
 			case len(files) > 2:
 				return &usageError{"unspool compare",
-					fmt.Errorf("unexpected argument %q: compare reads one or two recordings, and a command stands after --",
-						files[2])}
+					fmt.Errorf("unexpected argument %q: compare reads one recording, and a command stands after --",
+						files[1])}
 			case slices.Contains(files, "-"):
 				return &usageError{"unspool compare",
 					errors.New("compare reads a recording more than once: give a file instead of -")}
@@ -117,7 +117,7 @@ func (f *compareFlags) files(c *cobra.Command, args []string) []string {
 }
 
 // check reads the options that record does not have.
-func (f *compareFlags) check(files []string) error {
+func (f *compareFlags) check() error {
 	f.least = make(map[compare.Class]float64)
 	for _, s := range f.failUnder {
 		key, value, _ := strings.Cut(s, "=")
@@ -138,22 +138,16 @@ func (f *compareFlags) check(files []string) error {
 	if f.html == "-" {
 		return errors.New("--html -: the comparison goes to stdout: name a file")
 	}
-	if len(files) == 2 && len(f.least) > 0 {
-		return errors.New("--fail-under cannot be used with two recordings")
-	}
 	return nil
 }
 
 // compare prints the comparison. The status is that of a process that has failed and said why.
 func (f *compareFlags) compare(files, command []string) (under bool, status int, err error) {
-	if err := f.check(files); err != nil {
+	if err := f.check(); err != nil {
 		return false, 0, &usageError{"unspool compare", err}
 	}
 	if f.spool.path != "" {
 		return false, 0, f.recordSpool(command)
-	}
-	if len(files) == 2 {
-		return false, 0, f.two(files)
 	}
 	if f.html != "" {
 		if f.page, err = outfile.Find(f.html); err != nil {
@@ -175,17 +169,6 @@ func (f *compareFlags) compare(files, command []string) (under bool, status int,
 	defer confined.close()
 	under, err = f.recording(paths[0])
 	return under, 0, err
-}
-
-// two prints what differs between two recordings, as report does.
-func (f *compareFlags) two(files []string) error {
-	d := differenceFlags{
-		load: profile.Options{Processes: !f.json}, merge: difference.Options{Processes: !f.json},
-		json: f.json, html: f.html, wide: f.wide, color: f.color, quiet: f.quiet,
-		names: &f.nameFlags, reader: &f.sandboxFlags,
-	}
-	d.AllNotes = f.verbose
-	return d.compare(files)
 }
 
 // live records, and prints the comparison. It is confined when there is a recording.
