@@ -126,8 +126,11 @@ func tasksOfUser() (n uint64) {
 		}
 		var st unix.Stat_t
 		if unix.Stat("/proc/"+e.Name()+"/task", &st) == nil && int(st.Uid) == uid {
-			n += st.Nlink - 2 // the folders of its threads
+			n += wide(st.Nlink) - 2 // the folders of its threads
 		}
 	}
 	return n
 }
+
+// wide is a number of links, which has 32 bits on some architectures.
+func wide[N uint32 | uint64](n N) uint64 { return uint64(n) }
