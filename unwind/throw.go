@@ -15,7 +15,7 @@ import (
 func (w *walk) throwing(p *place, f *frame, r rule.Rule) (next frame, source Source, end Reason) {
 	up, below := r.FromBP()
 	if up == 0 {
-		return w.left(p, f)
+		return w.throwerWithoutBP(p, f)
 	}
 	if next.sp = f.bp + up; next.sp <= f.sp {
 		return w.despiteCFI(p, f, w.below(next.sp))
@@ -50,8 +50,8 @@ func (w *walk) throwing(p *place, f *frame, r rule.Rule) (next frame, source Sou
 	return next, ByCFI, stepped
 }
 
-// left finds the caller of f, which lies at p, if the CFA of its function is not counted from BP.
-func (w *walk) left(p *place, f *frame) (next frame, source Source, end Reason) {
+// throwerWithoutBP finds the caller of f, which lies at p, if the CFA of its function is not counted from BP.
+func (w *walk) throwerWithoutBP(p *place, f *frame) (next frame, source Source, end Reason) {
 	next, source, end = w.general(p, f, true)
 	if end != stepped || source != ByCFI || next.exact || !f.exact || !w.isEHReturned(p, f.pc) {
 		return next, source, end

@@ -46,7 +46,7 @@ type unreads struct {
 	now   *unread // the one that has a reading
 }
 
-// SeedLater has processes be read by SeedSome, all that there are if pids is nil, or by SeedNow when they are sampled.
+// SeedLater leaves processes, all that there are if pids is nil, to SeedSome, and to SeedNow when they are sampled.
 func (t *Table) SeedLater(pids []uint32) (err error) {
 	if t.proc.texts == nil {
 		return fmt.Errorf("seed processes: %w", errNoProc)

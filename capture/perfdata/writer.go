@@ -152,7 +152,7 @@ func (w *Writer) open(o Options) error {
 	if o.Path == "-" {
 		w.name = "standard output"
 		if o.Out != nil {
-			w.pipe, w.out = true, o.patient(o.Out)
+			w.pipe, w.out = true, o.untilStopped(o.Out)
 			return w.beginPipe()
 		}
 	}
@@ -170,8 +170,8 @@ func (w *Writer) open(o Options) error {
 // graceToRead is how long a stream's reader may take when the recording is to end.
 const graceToRead = 800 * time.Millisecond
 
-// patient is a stream that is given up when its reader takes nothing any more, and the recording is to end.
-func (o *Options) patient(stream io.Writer) io.Writer {
+// untilStopped is a stream that is given up when its reader takes nothing any more, and the recording is to end.
+func (o *Options) untilStopped(stream io.Writer) io.Writer {
 	if o.Stop == nil {
 		return stream
 	}
@@ -184,7 +184,7 @@ func (w *Writer) create(place *output.Place, o *Options) (err error) {
 		return err
 	}
 	if w.pipe = place.Stream(); w.pipe {
-		w.out = o.patient(w.file)
+		w.out = o.untilStopped(w.file)
 		err = w.beginPipe()
 	} else if err = w.beginFile(); err == nil {
 		keep := w.file.KeepOld

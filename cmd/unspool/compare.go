@@ -87,7 +87,7 @@ No recording is kept, only the result is printed.`,
 	fl := c.Flags()
 	fl.BoolVar(&f.json, "json", false, "print everything as JSON: see 'unspool help json'")
 	fl.StringVar(&f.html, "html", "", "write a page with both flame graphs to `FILE`")
-	mustBeFilled(fl, "html")
+	refuseEmpty(fl, "html")
 	fl.StringArrayVar(&f.failUnder, "fail-under", nil,
 		"exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
 	f.nameFlags.add(c)

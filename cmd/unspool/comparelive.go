@@ -9,7 +9,7 @@ import (
 	"unspool/capture/verdict/compare"
 )
 
-// A comparison of programs that run records first: in another process if that is confined (see apart.go), as
+// A comparison of programs that run records first: in another process if that is confined (see child.go), as
 // this one is to run programs that know packages, and to read files.
 
 // A livePairs is such a recording, and what was found on the way.
@@ -36,7 +36,7 @@ func (f *compareFlags) recordLive(command []string, output string) (l livePairs,
 		return l, err
 	}
 	defer recorded.Close()
-	a, err := recordApart(recorded, o.PIDs)
+	a, err := recordInChild(recorded, o.PIDs)
 	l.status = a.status
 	return l, err
 }

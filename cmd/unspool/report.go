@@ -135,7 +135,7 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 		"write a page with a flame graph to `PAGE`, of A and B one of the difference; at the end without PAGE: FILE.html")
 	fl.BoolVar(&f.absolute, "absolute", false,
 		"of A and B: go by CPU time and not by shares, for recordings of the same work")
-	mustBeFilled(fl, "comm", "http", "html")
+	refuseEmpty(fl, "comm", "http", "html")
 	f.asPerf.add(c)
 	f.color.add(c)
 	addWide(fl, &f.wide)
@@ -248,7 +248,7 @@ func addTimes(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "time", "",
 		"only what was sampled between `FROM,TO`: seconds from the first sample, percentages, 10%,20%, or times of day, "+
 			"14:03:10,14:03:20")
-	mustBeFilled(c.Flags(), "time")
+	refuseEmpty(c.Flags(), "time")
 	c.RegisterFlagCompletionFunc("time", cobra.NoFileCompletions)
 }
 

@@ -46,7 +46,7 @@ func Check() error {
 			return errors.New(said.String())
 		}
 	}
-	if limit, used := said.leastRoom(); left(limit, used) < leastTasks() {
+	if limit, used := said.leastRoom(); remaining(limit, used) < leastTasks() {
 		said.tasksNeeded(used)
 		return errors.New(said.String())
 	}
@@ -66,7 +66,7 @@ func Tasks() string {
 func (l *line) leastRoom() (limit, used uint64) {
 	limit, used = l.fewestTasks()
 	if n := ofUser.limit(); n < mostCounted && os.Getuid() != 0 {
-		if tasks := tasksOfUser(); left(n, tasks) < left(limit, used) {
+		if tasks := tasksOfUser(); remaining(n, tasks) < remaining(limit, used) {
 			limit, used, *l = n, tasks, line{}
 			l.limited(&ofUser, n)
 		}

@@ -70,16 +70,16 @@ func (f *recordFlags) addSpool(fl *pflag.FlagSet) {
 // leastSocket is above the descriptors that users open in a shell, as for --stats /dev/fd/3.
 const leastSocket = 100
 
-// An apart is what has come of a recording in another process. The caller closes the files.
-type apart struct {
+// childResult is what has come of a recording in another process. The caller closes the files.
+type childResult struct {
 	started bool       // there is a recording
 	status  int        // of the process
 	files   []*os.File // see [nameFlags]
 }
 
-// recordApart records into a place, in another process, which prints its errors itself. pids are the
+// recordInChild records into a place, in another process, which prints its errors itself. pids are the
 // processes that were found, nil for none.
-func recordApart(recorded *outfile.Place, pids []int) (a apart, err error) {
+func recordInChild(recorded *outfile.Place, pids []int) (a childResult, err error) {
 	a.status = statusFailure
 	ours, theirs, err := newSockets()
 	if err != nil {
@@ -103,7 +103,7 @@ func recordApart(recorded *outfile.Place, pids []int) (a apart, err error) {
 	var said byte
 	a.files, said, _ = receiveFiles(ours) // returns when the other process ends, at the latest
 	if a.started = said == recordingMade; a.started {
-		recorded.Filled()
+		recorded.NoteKept()
 	}
 	a.status, err = exitOf(cmd)
 	return a, err
