@@ -94,7 +94,7 @@ No recording is kept, only the result is printed.`,
 	f.color.add(c)
 	addWide(fl, &f.wide)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
+	addVerbose(fl, &f.verbose)
 	f.sandboxFlags.add(c, "compare")
 	f.addSpool(fl)
 	c.RegisterFlagCompletionFunc("fail-under",

@@ -120,8 +120,7 @@ recording and leaves a complete file.`,
 		"write statistics as JSON to `FILE`, - for stdout, COMMAND's then being stderr: see 'unspool help json'")
 	refuseEmpty(fl, "control", "stats")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false,
-		"name every file that could not be used, and say how unspool is confined")
+	addVerbose(fl, &f.verbose)
 	c.MarkFlagsMutuallyExclusive("cmdline", "no-cmdline")
 	f.sandboxFlags.add(c, "record")
 	f.addSpool(fl)
