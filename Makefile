@@ -111,7 +111,7 @@ golden: bin/unspool ## write the golden files of all tests again: git diff shows
 		-run '$(GOLDEN)' $$(grep -rl --include='*_test.go' 'Bool("update"' ./cmd ./capture | xargs -n 1 dirname | sort -u) -update
 
 # A part of the timed lane that takes three minutes.
-SMOKE := ^TestMachine(DemoStacksAreComplete|PerfAsFrontEnd|KilledRecording|FileOfAServer|CodeThatTakesTurns|$\
+SMOKE := ^TestMachine(DemoStacksAreComplete|PerfAsFrontEnd|KilledRecording|FileOfAServer|$\
 	StormOfProcesses|GapsAreClosedSoon|ExceptionsUnderWay)$$
 
 test-machine: bin/unspool ## the tests that judge by time, one at a time, on an idle machine (RUN=Name: only these)

@@ -506,9 +506,6 @@ func (s *Session) walk(sm *perfring.Sample) (res unwind.Result, ok bool) {
 	if s.doubtful(sm, &res) && s.refresh(sm.PID) {
 		res = s.walkIn(space, sm)
 	}
-	if space.Alternates() {
-		res = s.choose(space, sm, res)
-	}
 	return res, true
 }
 

@@ -123,15 +123,6 @@ func checkTable(t *testing.T, tab *Table) {
 	for c := range shares {
 		weight += len(c.maps) * mappingWeight
 	}
-	for _, s := range tab.spaces {
-		weight += len(s.others) * mappingWeight
-		for _, m := range s.others {
-			files[m.File]++
-			if m.Copied != nil {
-				files[m.Copied.File]++
-			}
-		}
-	}
 	idle := 0
 	for _, f := range tab.files.byKey {
 		weight += fileWeight + len(f.Name())

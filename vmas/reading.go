@@ -102,8 +102,7 @@ func (t *Table) stepMaps(r *reading) (done bool, err error) {
 			return
 		}
 		if !s.holds(m) {
-			moved := t.moved(s, m)
-			different = t.insert(s, m, &r.before) || moved || different
+			different = t.insert(s, m, &r.before) || different
 		}
 		r.name = append(r.name[:0], m.Name...)
 		r.before = *m

@@ -25,9 +25,8 @@ type Space struct {
 
 	id     uint64 // see ID
 	layout *layout
-	last   *Mapping  // the mapping found last
-	gen    uint32    // counts changes of the mappings
-	others []Mapping // code that was where other code is now: see moved
+	last   *Mapping // the mapping found last
+	gen    uint32   // counts changes of the mappings
 
 	threads threads
 	comm    string // the process's name, for threads that are not in the list

@@ -134,9 +134,6 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 		s.threadsIncomplete = true
 	}
 	s.kernel = false
-	if s.Alternates() && m.Prot&ProtExec != 0 {
-		t.dropOthers(s, m.Addr, m.Addr+m.Len)
-	}
 	if t.insert(s, &m, &Map{}) {
 		s.changed()
 	}
@@ -321,7 +318,6 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	t.isRead(pid)
 	s.layout.drop(&t.files)
 	s.layout = &layout{refs: 1}
-	t.dropOthers(s, 0, ^uint64(0))
 	s.limit = minLimit
 	s.backoff, s.reread = 0, time.Time{}
 	t.born++
@@ -368,7 +364,6 @@ func (t *Table) remove(pid uint32) {
 	t.isRead(pid)
 	if s := t.spaces[pid]; s != nil {
 		s.layout.drop(&t.files)
-		t.dropOthers(s, 0, ^uint64(0))
 		s.layout = &layout{refs: 1} // for whoever still holds the space
 		s.changed()
 		t.unnameAll(s)
