@@ -10,6 +10,9 @@ import (
 // frame's registers over its own saved ones, the return address last (uw_install_context_1 in gcc's
 // libgcc/unwind-dw2.c). From then on its CFI gives a caller with the return address and BP of the handling
 // frame, and the SP of whoever threw. Then it loads these registers and jumps to the landing pad.
+//
+// It is for C++ programs that throw often. Without it, 0.7 % of the stacks of one that does nothing else lacked
+// functions and passed for complete, and 1 % ended here (cmd/unspool/testdata/throws.cc).
 
 // throwing finds the caller of f, which lies at p, a frame of such a function behind its prologue.
 func (w *walk) throwing(p *place, f *frame, r rule.Rule) (next frame, source Source, end Reason) {
