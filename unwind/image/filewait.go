@@ -103,8 +103,8 @@ func (w *fileWait) wait(done <-chan struct{}, late *lateness) bool {
 	}
 }
 
-// allowed is how long a file may be waited for now. What exceeds mostForOne leaves mostCredit to other files; what is left
-// of firstCredit is for rings with room.
+// allowed is how long a file may be waited for now. What exceeds mostForOne leaves mostCredit to other files; what is
+// left of firstCredit is for rings with room.
 func (w *fileWait) allowed(late *lateness) time.Duration {
 	has := w.credit.Has()
 	switch {
