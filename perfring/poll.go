@@ -24,7 +24,8 @@ import (
 //
 // The descriptors of the rings for the side-band, and those of adopted events, are in an epoll instance of
 // their own, which is a descriptor like any other in the first one: for a pause it is muted there, so that
-// new records cause no wake-up.
+// new records cause no wake-up. 500 mappings a second cost 26 ms of CPU time a second before, and 16 since. A third one
+// takes the rings for samples while each sample causes a signal, which wakes whoever waits for its ring, too.
 type poller struct {
 	fd      int // of the epoll instance
 	side    int // of the one for rings that do not end a pause

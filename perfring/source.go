@@ -72,6 +72,9 @@ func (s *Source) RingSize() int {
 	return 0
 }
 
+// Rings is how many rings there are: two for each CPU, mostly.
+func (s *Source) Rings() int { return len(s.rings) }
+
 // source makes a Source of everything that was opened.
 func (op *opener) source() (*Source, error) {
 	s := &Source{

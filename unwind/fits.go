@@ -5,14 +5,10 @@ import (
 
 	"unspool/unwind/image"
 	"unspool/unwind/rule"
-	"unspool/vmas"
 )
 
 // This file compares a walk with the code that it went through. A program can move code to an address where
 // other code was, and no record tells that. The walk has then used the rules of another function.
-
-// mostEdges bounds how many pairs of caller and callee of one stack are looked at.
-const mostEdges = 64
 
 // Astray reports whether a return address of the walk follows no call. at is the time of the sample in ns:
 // it looks at a walk every now and then, and at a few frames of that, at others each time, so that its cost
@@ -42,60 +38,6 @@ func (r *Result) Astray(at uint64) bool {
 	return false
 }
 
-// Alternating returns the first frame at whose address there was other code, too, in the space of the walk.
-func (r *Result) Alternating(space *vmas.Space) (frame int, pc uint64, ok bool) {
-	for i, ip := range r.IPs {
-		if !r.Frames[i].exact {
-			ip--
-		}
-		if space.Others(ip) > 0 {
-			return i, ip, true
-		}
-	}
-	return 0, 0, false
-}
-
-// Fits reports whether the code of the frame at index first and of its callers permits the walk. ok is false if the
-// process has no time left for finding that out.
-func (r *Result) Fits(first int) (fits, ok bool) {
-	w := r.walk
-	switch r.End {
-	case Root, DepthLimit, NoImage:
-	case DumpTooShort:
-		if s := w.stack; uint64(len(s.Data)) < s.Asked {
-			return false, true
-		}
-	case NotCopied:
-		if !r.LacksC() {
-			return false, true
-		}
-	default:
-		return false, true
-	}
-	began, ok := w.images.Begin()
-	if !ok {
-		return false, false
-	}
-	defer w.images.End(began)
-	first = max(first-1, 0)
-	for i := first; i < min(first+mostEdges, len(w.ips)-1); i++ {
-		if w.isEdge(i) && (!w.calls(i) || w.callsOther(i)) {
-			return false, true
-		}
-	}
-	return true, true
-}
-
-// CutAt ends the walk at the frame with that index, whose callers cannot be known.
-func (r *Result) CutAt(frame int, at *vmas.Mapping) {
-	w := r.walk
-	w.ips, w.frames = w.ips[:frame+1], w.frames[:frame+1]
-	if w.moves.grown > frame {
-		w.moves.grown = 0
-	}
-	*r = w.end(NoImage, at)
-}
-
 // isEdge reports whether frame i+1 was found as the caller of frame i.
 func (w *walk) isEdge(i int) bool {
 	by := w.frames[i+1].Source
@@ -110,17 +52,6 @@ func (w *walk) calls(i int) bool {
 		return false
 	}
 	return w.isReturn(w.rule(&p, &frame{pc: pc}), pc)
-}
-
-// callsOther reports whether the call before the return address of frame i+1 does not lead to the function of
-// frame i, as far as is known.
-func (w *walk) callsOther(i int) bool {
-	var to place
-	callee := w.ips[i]
-	if !w.frames[i].exact {
-		callee--
-	}
-	return !w.frames[i+1].exact && w.locate(&to, callee) && w.contradicts(&to, callee, w.ips[i+1], false)
 }
 
 // misled reports whether the caller that CFI gives for the sampled function has called another one. Compilers leave

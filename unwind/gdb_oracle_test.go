@@ -42,7 +42,7 @@ type gdbState struct {
 	stop  string // why gdb goes no further
 }
 
-// gdbBacktrace has gdb attach to a stopped process.
+// gdbBacktrace attaches gdb to a stopped process.
 func gdbBacktrace(t *testing.T, gdb, script string, pid int) (s gdbState) {
 	t.Helper()
 	// Separate debug files would take gdb as long as all the rest, and give names only.

@@ -10,12 +10,15 @@ import (
 // frame's registers over its own saved ones, the return address last (uw_install_context_1 in gcc's
 // libgcc/unwind-dw2.c). From then on its CFI gives a caller with the return address and BP of the handling
 // frame, and the SP of whoever threw. Then it loads these registers and jumps to the landing pad.
+//
+// It is for C++ programs that throw often. Without it, 0.7 % of the stacks of one that does nothing else lacked
+// functions and passed for complete, and 1 % ended here (cmd/unspool/testdata/throws.cc).
 
 // throwing finds the caller of f, which lies at p, a frame of such a function behind its prologue.
 func (w *walk) throwing(p *place, f *frame, r rule.Rule) (next frame, source Source, end Reason) {
 	up, below := r.FromBP()
 	if up == 0 {
-		return w.left(p, f)
+		return w.throwerWithoutBP(p, f)
 	}
 	if next.sp = f.bp + up; next.sp <= f.sp {
 		return w.despiteCFI(p, f, w.below(next.sp))
@@ -50,8 +53,8 @@ func (w *walk) throwing(p *place, f *frame, r rule.Rule) (next frame, source Sou
 	return next, ByCFI, stepped
 }
 
-// left finds the caller of f, which lies at p, if the CFA of its function is not counted from BP.
-func (w *walk) left(p *place, f *frame) (next frame, source Source, end Reason) {
+// throwerWithoutBP finds the caller of f, which lies at p, if the CFA of its function is not counted from BP.
+func (w *walk) throwerWithoutBP(p *place, f *frame) (next frame, source Source, end Reason) {
 	next, source, end = w.general(p, f, true)
 	if end != stepped || source != ByCFI || next.exact || !f.exact || !w.isEHReturned(p, f.pc) {
 		return next, source, end

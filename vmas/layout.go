@@ -173,18 +173,39 @@ func (l *layout) put(fs *files, at position, m Mapping) {
 		}
 		at.index = len(l.chunks[at.chunk].maps)
 	}
-	c := l.own(fs, at.chunk)
+	if len(l.own(fs, at.chunk).maps) == chunkSize {
+		at = l.split(at)
+	}
+	c := l.chunks[at.chunk]
 	c.maps = slices.Insert(c.maps, at.index, m)
 	c.ends = slices.Insert(c.ends, at.index, m.End)
-	l.n++
-	if len(c.maps) > chunkSize {
-		half := len(c.maps) / 2
-		right := &chunk{refs: 1, maps: slices.Clone(c.maps[half:]), ends: slices.Clone(c.ends[half:])}
-		c.maps, c.ends = slices.Delete(c.maps, half, len(c.maps)), c.ends[:half]
-		l.chunks = slices.Insert(l.chunks, at.chunk+1, right)
-		l.ends = slices.Insert(l.ends, at.chunk+1, right.ends[len(right.ends)-1])
-	}
 	l.ends[at.chunk] = c.ends[len(c.ends)-1]
+	l.n++
+}
+
+// split makes two chunks of a full one, and returns where the mapping goes that was to be at a position of it. Halves
+// are left, but where it would be the first or the last one of all: the kernel maps files one below the other, and
+// chunks that are left behind by that stay as they are.
+func (l *layout) split(at position) position {
+	c, half := l.chunks[at.chunk], chunkSize/2
+	switch {
+	case at.chunk == 0 && at.index == 0:
+		half = 0
+	case at.chunk == len(l.chunks)-1 && at.index == chunkSize:
+		half = chunkSize
+	}
+	right := &chunk{refs: 1, maps: slices.Clone(c.maps[half:]), ends: slices.Clone(c.ends[half:])}
+	c.maps, c.ends = slices.Delete(c.maps, half, chunkSize), c.ends[:half]
+	end := l.ends[at.chunk]
+	if half > 0 {
+		l.ends[at.chunk] = c.ends[half-1]
+	}
+	l.chunks = slices.Insert(l.chunks, at.chunk+1, right)
+	l.ends = slices.Insert(l.ends, at.chunk+1, end)
+	if half > 0 && at.index >= half {
+		return position{at.chunk + 1, at.index - half}
+	}
+	return at
 }
 
 // clear removes all mappings from start to end. No mapping lies across start or end.

@@ -123,15 +123,6 @@ func checkTable(t *testing.T, tab *Table) {
 	for c := range shares {
 		weight += len(c.maps) * mappingWeight
 	}
-	for _, s := range tab.spaces {
-		weight += len(s.others) * mappingWeight
-		for _, m := range s.others {
-			files[m.File]++
-			if m.Copied != nil {
-				files[m.Copied.File]++
-			}
-		}
-	}
 	idle := 0
 	for _, f := range tab.files.byKey {
 		weight += fileWeight + len(f.Name())
@@ -317,6 +308,26 @@ func TestMappingsWithoutMunmapAreBounded(t *testing.T) {
 		t.Error("the youngest mapping is gone")
 	}
 	checkTable(t, tab)
+}
+
+// TestChunksAreFull: the kernel maps files one below the other, and allocators often one above the other.
+func TestChunksAreFull(t *testing.T) {
+	for _, step := range []int64{2, -2} {
+		tab := NewTable("")
+		const n = 100 * chunkSize
+		at := int64(1 << 20)
+		for range n {
+			tab.Mmap(1, pages(uint64(at), uint64(at)+1, 0, "/a"))
+			at += step
+		}
+		room := 0
+		for _, c := range checkLayout(t, tab.Space(1).layout) {
+			room += cap(c.maps)
+		}
+		if room > n+n/4 {
+			t.Errorf("in steps of %d: room for %d mappings is taken for %d", step, room, n)
+		}
+	}
 }
 
 func TestFilesAreShared(t *testing.T) {

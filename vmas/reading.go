@@ -25,7 +25,7 @@ type reading struct {
 
 	maps   *mapsText // nil until it is open
 	ahead  bool      // of the records: the process executes something else by now
-	merges bool      // into what is known; otherwise the space holds nothing but what is read
+	within *layout   // what is known, of which the space gets what maps shows; nil where it may show more
 	before Map       // the line before
 	name   []byte    // that before has, as maps reuses it
 
@@ -41,7 +41,7 @@ const (
 )
 
 func newReading(s *Space, known bool) *reading {
-	return &reading{space: s, id: s.id, known: known, merges: true}
+	return &reading{space: s, id: s.id, known: known}
 }
 
 // step reads the next piece into the space, and reports whether that was all. The error is errCut if as many bytes of
@@ -69,7 +69,10 @@ func (t *Table) step(r *reading) (done bool, err error) {
 				return false, err
 			}
 		}
-		if s.threadsIncomplete = s.threadsIncomplete && r.listErr != nil; s.kernel {
+		if r.listErr == nil {
+			s.hasThreads()
+		}
+		if s.kernel {
 			return true, nil
 		}
 		text, err := t.proc.texts.Text(s.PID, r.living, process.Maps, r.most)
@@ -88,15 +91,18 @@ func (t *Table) step(r *reading) (done bool, err error) {
 func (t *Table) stepMaps(r *reading) (done bool, err error) {
 	s, different := r.space, false
 	lines, err := r.maps.next(t.proc.buf, func(m *Map) {
-		if r.ahead = r.ahead || r.merges && t.isAhead(s, m); r.ahead {
+		if r.within != nil {
+			t.keepShown(r.within, s, m)
 			return
 		}
-		if r.merges && !s.doubted && s.hidesCode(m) {
+		if r.ahead = r.ahead || t.isAhead(s, m); r.ahead {
 			return
 		}
-		if !r.merges || !s.holds(m) {
-			moved := r.merges && t.moved(s, m)
-			different = t.insert(s, m, &r.before) || moved || different
+		if !s.Doubted() && s.hidesCode(m) {
+			return
+		}
+		if !s.holds(m) {
+			different = t.insert(s, m, &r.before) || different
 		}
 		r.name = append(r.name[:0], m.Name...)
 		r.before = *m
@@ -113,6 +119,21 @@ func (t *Table) stepMaps(r *reading) (done bool, err error) {
 		return true, nil
 	}
 	return false, err
+}
+
+// keepShown puts into a space the mappings that are known of a range that maps shows as code. What maps shows there may
+// be other code, or a part of the range may be none: a record of that is still to come, and older samples ran what is
+// known.
+func (t *Table) keepShown(known *layout, s *Space, m *Map) {
+	if m.Prot&ProtExec == 0 {
+		return
+	}
+	for e := range known.from(m.Addr) {
+		if e.Start >= m.Addr+m.Len {
+			return
+		}
+		s.layout.insert(&t.files, *e)
+	}
 }
 
 // close closes what is open.

@@ -111,11 +111,15 @@ const mostNames = 1024
 // still come.
 func (t *Table) Reread(pid uint32) (different bool) {
 	s := t.spaces[pid]
-	if s == nil || !s.doubted || t.proc.texts == nil || t.tooSoon(s) || t.IsUnread(pid) {
+	if s == nil || !s.Doubted() || t.proc.texts == nil || t.tooSoon(s) || t.IsUnread(pid) {
 		return false
 	}
 	all := true
-	defer func() { s.doubted = !all }()
+	defer func() {
+		if all {
+			s.trust()
+		}
+	}()
 	var st stat
 	if t.proc.stat(pid, pid, &st) != nil {
 		return false // it has ended: what is known has to do
@@ -139,7 +143,7 @@ func (t *Table) listThreads(s *Space, most int) bool {
 	tids, err := t.proc.numbers(s.PID)
 	t.readThreads(s, tids[:min(len(tids), most)])
 	if err == nil && len(tids) <= most {
-		s.threadsIncomplete = false
+		s.hasThreads()
 	}
 	return err == nil
 }
@@ -165,8 +169,9 @@ func (t *Table) reload(s *Space) (different, all bool) {
 	return r.different, all || err != nil
 }
 
-// replace reads maps into an empty space in the place of what is known. Nothing changes if not all of it can be read.
-func (t *Table) replace(s *Space) {
+// dropStale drops the mappings at whose addresses maps shows no code any more. Nothing changes if not all of it can be
+// read.
+func (t *Table) dropStale(s *Space) {
 	begin := t.now()
 	if t.proc.texts == nil || !t.mayRead(s, begin) {
 		return
@@ -175,7 +180,7 @@ func (t *Table) replace(s *Space) {
 	old := s.layout
 	s.layout = &layout{refs: 1}
 	r := newReading(s, true)
-	r.merges = false
+	r.within = old
 	all := false
 	if living, ok := t.sameProcess(s); ok {
 		r.listed, r.living = true, living
@@ -183,7 +188,6 @@ func (t *Table) replace(s *Space) {
 	}
 	if all = all && r.lines > 0; all {
 		old.drop(&t.files)
-		s.told = 0
 	} else {
 		s.layout.drop(&t.files)
 		s.layout = old

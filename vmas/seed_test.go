@@ -233,6 +233,24 @@ func TestOverfullSpaceIsReadAgain(t *testing.T) {
 	checkTable(t, tab)
 }
 
+// TestStaleMappingsAloneAreDropped: when stale mappings are looked for, maps may be ahead of the records. What it shows
+// in the place of what is known is not what older samples ran, nor is the part of a mapping that is still there all of
+// it.
+func TestStaleMappingsAloneAreDropped(t *testing.T) {
+	root := fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 0 /b\n" +
+		"4000-5000 r-xp 00000000 00:00 0 /a\n5000-6000 r--p 00000000 00:00 0 /a\n7000-8000 r-xp 00000000 00:00 0 /c\n"})
+	tab := NewTable(root)
+	tab.Mmap(5, pages(1, 2, 0, "/a"))
+	tab.Mmap(5, pages(4, 6, 8, "/a"))
+	for i := range uint64(minLimit - 1) {
+		tab.Mmap(5, pages(10+2*i, 11+2*i, 0, "//anon"))
+	}
+	if got := dump(tab.Space(5)); got != "1-2@0 /a\n4-6@8 /a\n" {
+		t.Errorf("kept are %.200s", got)
+	}
+	checkTable(t, tab)
+}
+
 func TestSeedSelf(t *testing.T) {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -25,19 +25,22 @@ type Space struct {
 
 	id     uint64 // see ID
 	layout *layout
-	last   *Mapping  // the mapping found last
-	gen    uint32    // counts changes of the mappings
-	others []Mapping // code that was where other code is now: see moved
+	last   *Mapping // the mapping found last
+	gen    uint32   // counts changes of the mappings
 
 	threads threads
 	comm    string // the process's name, for threads that are not in the list
 	start   uint64 // start time in clock ticks after boot, 0 where unknown
 	kernel  bool   // a kernel thread: it has no address space and never had one
 	forked  bool   // see Forked
-	// threadsIncomplete: there may be threads that no record told of
+	// threadsIncomplete: there may be threads that no record told of; see lacksThreads
 	threadsIncomplete bool
 	missing           bool // the last sweep did not find it
 	denied            bool // its maps could not be read for want of permission
+
+	losses   *uint64 // of all records, so far: see Table.Lost
+	readAt   uint64  // how many there had been when the process was last read
+	listedAt uint64  // the same for its threads
 
 	told    uint32        // the part of the recording that has all that is known: see Table.Tell
 	uid     uint32        // whose process it is, if it is owned
@@ -45,7 +48,6 @@ type Space struct {
 	reread  time.Time     // the earliest time of the next re-read
 	rereads credit.Credit // of time for re-reads
 	backoff time.Duration // how long to wait after re-reads that found nothing new
-	doubted bool          // records were lost since it was last read
 	limit   int           // number of mappings at which stale ones are looked for
 }
 
@@ -99,7 +101,16 @@ func (s *Space) Denied() bool { return s.denied }
 
 // Doubted reports whether records were lost since the process was last read from /proc, any of which may
 // have been about it: see [Table.Reread].
-func (s *Space) Doubted() bool { return s.doubted }
+func (s *Space) Doubted() bool { return s.readAt != *s.losses }
+
+// trust notes that the process was read since records were lost.
+func (s *Space) trust() { s.readAt = *s.losses }
+
+// lacksThreads reports whether there may be threads that no record told of.
+func (s *Space) lacksThreads() bool { return s.threadsIncomplete || s.listedAt != *s.losses }
+
+// hasThreads notes that all threads are known.
+func (s *Space) hasThreads() { s.threadsIncomplete, s.listedAt = false, *s.losses }
 
 // Kernel reports whether this is a kernel thread, which has no mappings.
 func (s *Space) Kernel() bool { return s.kernel }

@@ -32,7 +32,7 @@ type Table struct {
 	unread         unreads
 	toCome         map[uint32]uint64 // by PID: see ToCome
 	mappingsToCome map[uint32]uint64
-	losses         uint64
+	losses         uint64              // so far
 	accounts       map[uint32]*account // by user
 	all            credit.Credit
 	part           uint32 // see Restate
@@ -134,9 +134,6 @@ func (t *Table) Mmap(pid uint32, m Map) *Mapping {
 		s.threadsIncomplete = true
 	}
 	s.kernel = false
-	if s.Alternates() && m.Prot&ProtExec != 0 {
-		t.dropOthers(s, m.Addr, m.Addr+m.Len)
-	}
 	if t.insert(s, &m, &Map{}) {
 		s.changed()
 	}
@@ -177,15 +174,15 @@ func (t *Table) insert(s *Space, m, before *Map) bool {
 const (
 	// minLimit is the number of mappings below which a space is never suspected to hold stale ones.
 	minLimit = 4096
-	// maxLimit is the most a space may hold: twice the kernel's usual vm.max_map_count, of which
-	// few are executable.
-	maxLimit = 1 << 17
+	// maxLimit is the most a space may hold: twice what any process is known to have, so that stale ones are looked
+	// for once for as many new ones. The kernel's usual vm.max_map_count is 65,530, and that of some distributions a
+	// million, of which few are executable.
+	maxLimit = 1 << 18
 )
 
-// trim drops stale mappings: it reads the process's maps again and, if the mappings are still too many,
-// drops the older half.
+// trim drops stale mappings and, if the mappings are still too many, the older half.
 func (t *Table) trim(s *Space) {
-	t.replace(s)
+	t.dropStale(s)
 	if s.layout.n >= maxLimit {
 		s.layout = s.layout.unshared()
 		s.layout.keepYoungest(&t.files, t.seq)
@@ -264,7 +261,7 @@ func (t *Table) Exit(pid, tid uint32) {
 	if s.threads.len() > 0 {
 		return
 	}
-	if s.threadsIncomplete && t.othersRun(s, tid) {
+	if s.lacksThreads() && t.othersRun(s, tid) {
 		return
 	}
 	t.remove(pid)
@@ -282,7 +279,7 @@ func (t *Table) othersRun(s *Space, tid uint32) bool {
 		return false
 	}
 	t.unname(s, tid) // /proc may show it until it is gone
-	return s.threads.len() > 0 || s.threadsIncomplete
+	return s.threads.len() > 0 || s.lacksThreads()
 }
 
 // Comm applies a COMM record: thread tid of process pid is now called comm, which need not outlive
@@ -311,7 +308,7 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	s.comm = boundComm(comm)
 	t.unnameAll(s)
 	t.name(s, tid, s.comm)
-	s.threadsIncomplete = false
+	s.hasThreads()
 	s.kernel = false
 	s.denied = false
 	s.forked = false
@@ -321,7 +318,6 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 	t.isRead(pid)
 	s.layout.drop(&t.files)
 	s.layout = &layout{refs: 1}
-	t.dropOthers(s, 0, ^uint64(0))
 	s.limit = minLimit
 	s.backoff, s.reread = 0, time.Time{}
 	t.born++
@@ -337,10 +333,6 @@ func (t *Table) Lost() {
 	clear(t.toCome)
 	clear(t.mappingsToCome)
 	t.losses++
-	for _, s := range t.spaces {
-		s.doubted = true
-		s.threadsIncomplete = true
-	}
 }
 
 // IsTold reports whether all that is known of a process is known from records, was told by Tell, or its parent had when
@@ -360,7 +352,7 @@ func (t *Table) add(pid uint32) *Space {
 	}
 	t.born++
 	s := &Space{PID: pid, id: t.born, layout: &layout{refs: 1}, limit: minLimit,
-		rereads: credit.New(rereadShare, mostReread)}
+		losses: &t.losses, readAt: t.losses, listedAt: t.losses, rereads: credit.New(rereadShare, mostReread)}
 	t.spaces[pid] = s
 	t.append(s)
 	t.ended.remove(pid)
@@ -372,7 +364,6 @@ func (t *Table) remove(pid uint32) {
 	t.isRead(pid)
 	if s := t.spaces[pid]; s != nil {
 		s.layout.drop(&t.files)
-		t.dropOthers(s, 0, ^uint64(0))
 		s.layout = &layout{refs: 1} // for whoever still holds the space
 		s.changed()
 		t.unnameAll(s)

@@ -46,7 +46,7 @@ type unreads struct {
 	now   *unread // the one that has a reading
 }
 
-// SeedLater has processes be read by SeedSome, all that there are if pids is nil, or by SeedNow when they are sampled.
+// SeedLater leaves processes, all that there are if pids is nil, to SeedSome, and to SeedNow when they are sampled.
 func (t *Table) SeedLater(pids []uint32) (err error) {
 	if t.proc.texts == nil {
 		return fmt.Errorf("seed processes: %w", errNoProc)
@@ -153,14 +153,8 @@ func (t *Table) HasUnread() bool { return t.nextUnread() != nil }
 // nextUnread returns the process that is to be read next, nil if there is none.
 func (t *Table) nextUnread() (next *unread) {
 	q := &t.unread
-	if len(q.wants) > 0 {
-		now := t.now()
-		q.wants = slices.DeleteFunc(q.wants, func(u *unread) bool { return u.state != wanted })
-		for _, u := range q.wants {
-			if s := t.spaces[u.pid]; s != nil && (t.isIdleWork(u, s) || t.mayRead(s, now)) {
-				return u
-			}
-		}
+	if u := t.nextWanted(); u != nil {
+		return u
 	}
 	if q.now != nil && q.now.state == queued {
 		return q.now
@@ -172,6 +166,34 @@ func (t *Table) nextUnread() (next *unread) {
 		return nil
 	}
 	return q.idle[0]
+}
+
+// nextWanted returns the first process that was sampled and may be read now, nil if there is none. Mostly it is the
+// first of all: those before it were read.
+func (t *Table) nextWanted() *unread {
+	q := &t.unread
+	for len(q.wants) > 0 && q.wants[0].state != wanted {
+		q.wants = q.wants[1:]
+	}
+	if len(q.wants) == 0 {
+		return nil
+	}
+	now, looked, room := t.now(), false, false
+	for _, u := range q.wants {
+		s := t.spaces[u.pid]
+		switch {
+		case u.state != wanted || s == nil:
+			continue
+		case t.isIdleWork(u, s):
+			return u
+		case !looked: // for all of them: there are two rings for each CPU
+			looked, room = true, t.Room == nil || t.Room()
+		}
+		if room && t.mayRead(s, now) {
+			return u
+		}
+	}
+	return nil
 }
 
 // isIdleWork reports whether a process, or the next part of it, is read without regard to whether records wait.
@@ -278,7 +300,9 @@ func (t *Table) finish(u *unread, err error, found func(*Space, error)) {
 	if s == nil {
 		return
 	}
-	s.doubted = s.doubted && r.losses != t.losses
+	if r.losses == t.losses {
+		s.trust()
+	}
 	if found != nil {
 		found(s, err)
 	}

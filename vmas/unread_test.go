@@ -284,6 +284,48 @@ func TestRingsWithoutRoom(t *testing.T) {
 	checkTable(t, tab)
 }
 
+// TestManySampledProcesses: to find the next one of the processes that wait takes no look at each of them, nor at the
+// rings for each.
+func TestManySampledProcesses(t *testing.T) {
+	const user, n = 4242, 1000
+	made := newMade(map[uint32]int{1: mostIdleLinesOfUser})
+	made.owner[1] = user
+	for i := range uint32(n) {
+		made.lines[10+i], made.owner[10+i] = 3, user
+	}
+	tab := made.table()
+	looks, room := 0, false
+	tab.Room = func() bool { looks++; return room }
+	for i := range uint32(n) {
+		if _, err := tab.SeedNow(10 + i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab.accountOf(tab.Space(10)).lines = mostIdleLinesOfUser // all that is read without regard to records was read
+	looks = 0
+	if tab.HasUnread() || looks > 1 {
+		t.Errorf("to find that no process may be read took %d looks at the rings", looks)
+	}
+	room = true
+	for rounds := 0; tab.HasUnread() && rounds < 10*n; rounds++ {
+		waits := 0
+		for _, u := range tab.unread.wants {
+			if u.state == wanted {
+				waits++
+			}
+		}
+		if got := len(tab.unread.wants); got > waits {
+			t.Fatalf("%d processes are gone through, of which %d wait", got, waits)
+		}
+		once := true
+		tab.SeedSome(func() bool { now := once; once = false; return now }, nil)
+	}
+	if tab.HasUnread() || tab.Len() != n {
+		t.Errorf("%d of %d processes are known, some still wait: %v", tab.Len(), n, tab.HasUnread())
+	}
+	checkTable(t, tab)
+}
+
 // TestRefreshOfLargeProcesses reads a large process again and again for samples in no mapping. What does not fit into
 // the credit of its user is read between drains, and nothing is read by two at a time.
 func TestRefreshOfLargeProcesses(t *testing.T) {

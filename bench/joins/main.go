@@ -171,7 +171,7 @@ func (b *bench) files(paths []string) error {
 		}
 		t.results = append(t.results, r)
 	}
-	_, err := os.Stdout.WriteString(t.markdown())
+	_, err := os.Stdout.WriteString(t.rows() + t.markdown())
 	return err
 }
 
@@ -232,26 +232,38 @@ func (t *table) parts() (others, made []*result) {
 func (t *table) markdown() string {
 	var s strings.Builder
 	s.WriteString(intro)
-	for _, after := range []time.Duration{session.JoinAfter, session.JoinAfterRecorded} {
-		who := "record"
-		if after == session.JoinAfterRecorded {
-			who = "convert"
-		}
-		fmt.Fprintf(&s, "\n## `%s`: a sample waits for %v\n\n", who, after)
-		t.writeShares(&s, after)
-	}
 	programs, made := t.parts()
 	for _, part := range []struct {
 		title   string
 		results []*result
 	}{{"How long samples wait", programs}, {"The same for the programs made to break it", made}} {
 		if len(part.results) > 0 {
-			fmt.Fprintf(&s, "\n## %s\n\nAll together, each with the same weight.\n\n", part.title)
+			fmt.Fprintf(&s, "\n## %s\n\n%s.\n\nAll together, each with the same weight:\n\n", part.title, names(part.results))
 			writeWaits(&s, part.results)
 		}
 	}
 	if len(t.leftOut) > 0 {
 		fmt.Fprintf(&s, "\nLeft out: %s.\n", strings.Join(t.leftOut, ", "))
+	}
+	return s.String()
+}
+
+// names lists programs with the numbers of their samples.
+func names(results []*result) string {
+	var list []string
+	for _, r := range results {
+		list = append(list, fmt.Sprintf("%s (%d)", r.name, r.outcomes[sizes[0]][waits[0]].all))
+	}
+	return strings.Join(list, ", ")
+}
+
+// rows are the outcomes of each program, by the size of copies.
+func (t *table) rows() string {
+	var s strings.Builder
+	for _, after := range []time.Duration{session.JoinAfter, session.JoinAfterRecorded} {
+		fmt.Fprintf(&s, "Samples wait for %v:\n\n", after)
+		t.writeShares(&s, after)
+		s.WriteString("\n")
 	}
 	return s.String()
 }
@@ -266,7 +278,7 @@ what is right. A stack is wrong if any of its frames is.
 The last programs (callers, recursion, longjmp, coroutines and so on) are made to break it: by chance, every
 so many microseconds, they leave a function and enter it again at the same place on the stack from somewhere
 else. Most of them tell in a register which way led to where they are, so that stacks larger than 64 KiB are
-judged, too.
+judged, too. ` + "`go run ./bench/joins FILE…`" + ` judges recordings, with a row for each size of copies.
 `
 
 // writeShares writes a line for each program and size.

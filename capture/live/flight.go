@@ -39,8 +39,6 @@ const (
 	// mostKept bounds the memory for records: beyond it, less than the time that was asked for is kept.
 	mostKept  = 256 << 20
 	chunkSize = 1 << 20
-	// mostIDs bounds the build IDs of files that no process maps any more.
-	mostIDs = 1 << 16
 )
 
 // newFlight reads what the files have to say of the machine: a confined process could not do so later.
@@ -77,7 +75,7 @@ func (f *flight) WriteSample(w *perfdata.Walked) error { return w.Records(f.Writ
 
 // BuildID is for [Output].
 func (f *flight) BuildID(path string, id []byte, kernel bool) {
-	if len(f.ids) >= mostIDs {
+	if len(f.ids) >= perfdata.MostBuildIDs {
 		clear(f.ids)
 	}
 	f.ids[path+"\x00"+string(id)] = perfdata.BuildID{Path: path, ID: append([]byte(nil), id...), Kernel: kernel}

@@ -88,10 +88,10 @@ func TestFlightForgetsNothingAtTheEnd(t *testing.T) {
 
 func TestFlightBoundsBuildIDs(t *testing.T) {
 	f := newTestFlight(time.Hour, mostKept)
-	for i := range 3 * mostIDs {
+	for i := range 3 * perfdata.MostBuildIDs {
 		f.BuildID("a", []byte{byte(i), byte(i >> 8), byte(i >> 16)}, false)
 	}
-	if n := len(f.ids); n > mostIDs {
+	if n := len(f.ids); n > perfdata.MostBuildIDs {
 		t.Errorf("%d build IDs are kept", n)
 	}
 }

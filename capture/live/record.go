@@ -94,12 +94,12 @@ type recording struct {
 	ending <-chan struct{} // closed when the recording is to end, even if something hangs
 	end    func()          // closes it
 
-	sampling sampling
-	records  uint64 // taken from the rings
-	early    earlyDrains
-	opens    bool       // expect has met a file that was not known, since wait last looked
-	priority precedence // nil for none
-	outran   bool       // a recorded real-time thread was seen, and the priority raised if possible
+	sampling  sampling
+	untilPeek int // how many records are taken until the rings are looked at
+	early     earlyDrains
+	opens     bool       // expect has met a file that was not known, since wait last looked
+	priority  precedence // nil for none
+	outran    bool       // a recorded real-time thread was seen, and the priority raised if possible
 
 	began     time.Time
 	lastDrain uint64        // when it began, by [perfring.Source.Now]

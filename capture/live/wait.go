@@ -85,10 +85,15 @@ func (r *recording) expect(rec perfring.Record) {
 	r.outrunTask(rec)
 }
 
+// leastPeek is after how many records the rings are looked at while they are drained.
+const leastPeek = 64
+
 // record takes the next record from the rings. Now and then it looks ahead for new mappings, as their
 // processes may be about to end.
 func (r *recording) record(rec perfring.Record) error {
-	if r.records++; r.records%64 == 0 {
+	if r.untilPeek--; r.untilPeek <= 0 {
+		// As rare as there are rings that it goes through, which would else be most of a record's cost.
+		r.untilPeek = max(leastPeek, r.source.Rings()/2)
 		r.source.Peek(r.expect)
 	}
 	return r.session.Record(rec)

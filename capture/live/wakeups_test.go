@@ -3,6 +3,12 @@ package live
 import (
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"unspool/capture/session"
+	"unspool/capture/session/sessiontest"
+	"unspool/perfring"
 )
 
 // Some wake-ups pass at once, and in a storm one in 20 ms, or in 5 ms while files are new.
@@ -77,5 +83,37 @@ func TestWakeupsBesideDrains(t *testing.T) {
 			now = now.Add(time.Millisecond)
 		}
 		w.foundNew(now)
+	}
+}
+
+// TestLooksAtManyRings: what it takes to look at all rings while they are drained does not grow for each record.
+func TestLooksAtManyRings(t *testing.T) {
+	format := sessiontest.Format()
+	mapped, err := perfring.AppendMmap2(nil, &format, &perfring.Mmap2{PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000,
+		Prot: unix.PROT_EXEC, Path: []byte("/a")}, &perfring.SampleID{PID: 7, TID: 7, Time: 1000, ID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cpus, most := range map[int]int{1: 64, 16: 64, 256: 256} {
+		var rings []perfring.Memory
+		for i := range 2 * cpus {
+			rings = append(rings, perfring.Memory{CPU: i / 2, SideBand: i%2 == 0, Data: make([]byte, 64), Head: new(uint64),
+				Tail: new(uint64)})
+		}
+		r := &recording{source: perfring.OfMemory(perfring.Attr{}, rings, nil),
+			session: session.New(session.Config{Format: &format, Sink: sessiontest.Discard{}, MaxStack: 2048})}
+		looks, last := 0, 0
+		for range 4 * most {
+			if err := r.record(mapped); err != nil {
+				t.Fatal(err)
+			}
+			if r.untilPeek > last {
+				looks++
+			}
+			last = r.untilPeek
+		}
+		if looks != 4 {
+			t.Errorf("%d CPUs: %d looks for %d records", cpus, looks, 4*most)
+		}
 	}
 }

@@ -313,8 +313,8 @@ func (p *Place) Input() string {
 // Stream reports whether the place is a stream, which has no files.
 func (p *Place) Stream() bool { return p.flows }
 
-// Filled notes that another process has kept a file in the place.
-func (p *Place) Filled() { p.kept = true }
+// NoteKept notes that another process has kept a file in the place.
+func (p *Place) NoteKept() { p.kept = true }
 
 // Remove removes the file that was kept in the place. What else is there stays.
 func (p *Place) Remove() error {

@@ -74,6 +74,7 @@ type Writer struct {
 
 	described []byte          // records that describe a pipe, for the next flush; never compressed
 	known     map[string]bool // path and ID of each entry of ids
+	listed    map[string]bool // their paths, once there are MostBuildIDs of them
 	dirty     bool            // records were written since the last round
 
 	late bool // events were added behind the first record: a file has all of them again, at its end
@@ -151,7 +152,7 @@ func (w *Writer) open(o Options) error {
 	if o.Path == "-" {
 		w.name = "standard output"
 		if o.Out != nil {
-			w.pipe, w.out = true, o.patient(o.Out)
+			w.pipe, w.out = true, o.untilStopped(o.Out)
 			return w.beginPipe()
 		}
 	}
@@ -169,8 +170,8 @@ func (w *Writer) open(o Options) error {
 // graceToRead is how long a stream's reader may take when the recording is to end.
 const graceToRead = 800 * time.Millisecond
 
-// patient is a stream that is given up when its reader takes nothing any more, and the recording is to end.
-func (o *Options) patient(stream io.Writer) io.Writer {
+// untilStopped is a stream that is given up when its reader takes nothing any more, and the recording is to end.
+func (o *Options) untilStopped(stream io.Writer) io.Writer {
 	if o.Stop == nil {
 		return stream
 	}
@@ -183,7 +184,7 @@ func (w *Writer) create(place *output.Place, o *Options) (err error) {
 		return err
 	}
 	if w.pipe = place.Stream(); w.pipe {
-		w.out = o.patient(w.file)
+		w.out = o.untilStopped(w.file)
 		err = w.beginPipe()
 	} else if err = w.beginFile(); err == nil {
 		keep := w.file.KeepOld
@@ -331,6 +332,10 @@ func (w *Writer) AddEvents(events []perfring.Attr) error {
 	return w.flush(nil)
 }
 
+// MostBuildIDs is of how many files a recording lists build IDs: those that are sampled first. The records of mappings
+// have most of them, too.
+const MostBuildIDs = 1 << 16
+
 // BuildID notes the build ID of a file that samples lie in, or of the kernel ("[kernel.kallsyms]").
 // Repetitions are dropped. The ID is copied. In a pipe it is written with the next flush. If a file that
 // samples lie in has no build ID, or none that is known, id is empty: its path is not listed, as readers
@@ -339,6 +344,12 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	key := path + "\x00" + string(id)
 	if len(id) > maxBuildID || len(path) > unix.PathMax || w.known[key] || w.closed {
 		return
+	}
+	if len(w.known) >= MostBuildIDs {
+		if !w.isListed(path) {
+			return
+		}
+		key, id = path+"\x00", nil // it is listed with the ID of another file
 	}
 	w.known[key] = true
 	if len(id) == 0 || w.isUnlisted(path) {
@@ -359,6 +370,17 @@ func (w *Writer) KeepPerfMaps(maps []PerfMap) {
 		return
 	}
 	w.perfMaps = maps
+}
+
+// isListed reports whether a file at the path has a build ID. It is for when there is no room for more.
+func (w *Writer) isListed(path string) bool {
+	if w.listed == nil {
+		w.listed = make(map[string]bool, len(w.ids))
+		for i := range w.ids {
+			w.listed[w.ids[i].Path] = true
+		}
+	}
+	return w.listed[path]
 }
 
 // isUnlisted reports whether a file at the path has no build ID.

@@ -575,3 +575,32 @@ func TestPathOfTwoFiles(t *testing.T) {
 		})
 	}
 }
+
+// TestBuildIDsAreBounded: a file that comes when there is no room for more keeps its path from being listed, as its
+// build ID is not that of the file that was there before.
+func TestBuildIDsAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "perf.data")
+	events := twoEvents()
+	w := write(t, Options{Path: path, Events: events}, recording(t, events, 1, 10), nil)
+	id := func(i int) []byte { return le.AppendUint64(nil, uint64(i)) }
+	for i := range 2 * MostBuildIDs {
+		w.BuildID(fmt.Sprint("/", i), id(i), false)
+	}
+	w.BuildID("/7", id(-7), false)
+	if n := len(w.known); n > MostBuildIDs+1 {
+		t.Errorf("%d are kept", n)
+	}
+	closeWriter(t, w)
+	r, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := readAll(r); err != nil {
+		t.Fatal(err)
+	}
+	ids := r.FileBuildIDs()
+	if len(ids) != MostBuildIDs-1 || !bytes.Equal(ids["/8"], id(8)) || ids["/7"] != nil {
+		t.Errorf("%d are listed, of /8 %x, of /7 %x", len(ids), ids["/8"], ids["/7"])
+	}
+}

@@ -46,11 +46,3 @@ func TestCutStacksWantHelp(t *testing.T) {
 		t.Error("a stack of half the copy is not logged")
 	}
 }
-
-// Without a recording there is nothing to count.
-func TestTrialsThatNeverBegan(t *testing.T) {
-	t.Parallel()
-	if joined := NewSizeTrials([]int{4096}).Joined(); len(joined) != 0 {
-		t.Errorf("%v joined", joined)
-	}
-}

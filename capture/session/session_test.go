@@ -21,6 +21,26 @@ func newTestSession(sink Sink) *Session {
 	return New(Config{Format: &format, Sink: sink, MaxStack: 2048})
 }
 
+// TestPartsOfLargeProcessesAreBounded samples ever more threads of a process that is told of in parts.
+func TestPartsOfLargeProcessesAreBounded(t *testing.T) {
+	s := newTestSession(sessiontest.Discard{})
+	for i := range uint64(2000) {
+		s.table.Mmap(7, vmas.Map{Addr: 0x1000_0000 + i<<16, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/a")})
+	}
+	w := &work{space: s.table.Space(7)}
+	for i := range uint64(3 * maxParts) {
+		w.sample = perfring.Sample{PID: 7, TID: uint32(8 + i), IP: 0x1000_0000 + i%2000<<16}
+		s.teller.tellPart(w)
+	}
+	if !w.space.IsLarge() || len(s.teller.partly) != 1 {
+		t.Fatalf("%d processes were told of in parts", len(s.teller.partly))
+	}
+	p := s.teller.partly[w.space.ID()]
+	if n := len(p.tids) + len(p.mappings); n != s.teller.parts || n > maxParts+2 || len(p.mappings) != 2000 {
+		t.Errorf("%d threads and %d mappings are kept, %d are counted", len(p.tids), len(p.mappings), s.teller.parts)
+	}
+}
+
 // TestCopiesAreToldAheadOfTheirSample: the record of a copy that a walk finds is written before the sample,
 // and not by the walk itself.
 func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {

@@ -22,6 +22,7 @@ type teller struct {
 	now    uint64                 // time of the sample at hand, or of the last one
 	told   int                    // bytes of records, since restate
 	partly map[uint64]*partlyTold // by address space, large ones of which something was told since then
+	parts  int                    // how much was told of them
 	copied copiedMappings
 	err    error
 	buf    []byte
@@ -37,16 +38,29 @@ type partlyTold struct {
 	mappings map[uint64]vmas.Mapping // by address
 }
 
-// maxPartly bounds the processes of which a part was told. It is told again of those that are forgotten.
-const maxPartly = 256
+// maxPartly bounds the processes of which a part was told, and maxParts the threads and mappings of all of them. All is
+// told again when there are more: processes may map code at other addresses all the time.
+const (
+	maxPartly = 256
+	maxParts  = 1 << 17
+)
+
+// forgetParts notes that nothing counts as told of large processes.
+func (t *teller) forgetParts() {
+	clear(t.partly)
+	t.parts = 0
+}
 
 // tellPart writes the names of a large process and of the sampled thread, and the mappings that the sample is in.
 func (t *teller) tellPart(w *work) {
 	space := w.space
+	if t.parts >= maxParts {
+		t.forgetParts()
+	}
 	p := t.partly[space.ID()]
 	if p == nil {
 		if len(t.partly) >= maxPartly {
-			clear(t.partly)
+			t.forgetParts()
 		}
 		p = &partlyTold{make(map[uint32]bool), make(map[uint64]vmas.Mapping)}
 		t.partly[space.ID()] = p
@@ -59,6 +73,7 @@ func (t *teller) tellPart(w *work) {
 	for _, tid := range [2]uint32{space.PID, w.sample.TID} {
 		if !p.tids[tid] {
 			p.tids[tid] = true
+			t.parts++
 			t.describeThread(space.PID, vmas.Thread{TID: tid, Comm: space.Comm(tid)})
 		}
 	}
@@ -81,6 +96,9 @@ func (t *teller) tellMapping(space *vmas.Space, p *partlyTold, addr uint64) {
 		return
 	}
 	if told, ok := p.mappings[m.Start]; !ok || told.File != m.File || told.End != m.End || told.Offset != m.Offset {
+		if !ok {
+			t.parts++
+		}
 		p.mappings[m.Start] = *m
 		t.describeMapping(space.PID, m)
 	}
@@ -189,6 +207,6 @@ func (t *teller) lost(more, id uint64) {
 
 // restate begins anew: nothing was told.
 func (t *teller) restate() {
-	clear(t.partly)
+	t.forgetParts()
 	t.told = 0
 }

@@ -45,9 +45,6 @@ func (s *Session) walk(w *work) (ok bool) {
 	if s.doubtful(w) && s.refresh(sm.PID) {
 		s.walkIn(w)
 	}
-	if w.space.Alternates() {
-		s.choose(w)
-	}
 	return true
 }
 

@@ -5,7 +5,8 @@ import "strings"
 // demangleD returns the name of a D function, without its parameters and with dots for the arguments of
 // templates: the mangled _D4core5array__T6appendTaZQkFNaAaZv is core.array.append!(...).append. The
 // grammar is in "Name Mangling" in the D ABI. The parts that are left out have to be read as well, to find
-// out where the name goes on.
+// out where the name goes on. It is here as the package that reads names of C++ and Rust,
+// github.com/ianlancetaylor/demangle, does not read those of D.
 func demangleD(mangled string) (string, bool) {
 	if mangled == "_Dmain" {
 		return "D main", true

@@ -23,7 +23,7 @@ func (p *asPerf) add(c *cobra.Command) {
 	fl.StringVar(&p.sort, "sort", "", "as perf's: --by for `KEYS` such as comm,dso,symbol")
 	fl.Bool("stdio", true, "print text, which is always done: for those used to perf")
 	_ = fl.MarkHidden("stdio")
-	mustBeFilled(fl, "input", "sort")
+	refuseEmpty(fl, "input", "sort")
 	c.RegisterFlagCompletionFunc("sort", cobra.NoFileCompletions)
 }
 

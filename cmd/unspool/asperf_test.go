@@ -72,7 +72,7 @@ func TestWide(t *testing.T) {
 	t.Parallel()
 	dir := recordings.Place(t, "before", "after")
 	for _, args := range [][]string{
-		{"report", "before.data"}, {"report", "before.data", "after.data"}, {"compare", "before.data", "after.data"},
+		{"report", "before.data"}, {"report", "before.data", "after.data"},
 	} {
 		piped := unspool(t, dir, args...).stdout
 		for _, wide := range []bool{false, true} {

@@ -73,7 +73,7 @@ how these were found.`,
 	fl.BoolVar(&f.strict, "strict", false, "unwind by CFI only: no frame pointers, no guesses, no joins")
 	fl.BoolVar(&f.noJoin, "no-join", false, noJoinText)
 	f.nameFlags.add(c)
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
+	addVerbose(fl, &f.verbose)
 	f.sandboxFlags.add(c, "check")
 	c.RegisterFlagCompletionFunc("fail-above",
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

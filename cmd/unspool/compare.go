@@ -16,9 +16,7 @@ import (
 	outfile "unspool/capture/output"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
-	"unspool/capture/profile/difference"
 	"unspool/capture/recorded"
-	"unspool/capture/session"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/packages"
 	"unspool/capture/verdict/compare"
@@ -46,26 +44,27 @@ func compareCommand(status *int) *cobra.Command {
 	// 64 KiB a sample fill the usual ring in an eighth of a second.
 	f := compareFlags{recordFlags: recordFlags{stackSize: perfring.MaxStackSize, ring: "64M"}}
 	c := &cobra.Command{
-		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE | A B",
+		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE",
 		Short: "Compare frame-pointer stacks with DWARF stacks, on the same samples",
 		Long: `Say what frame pointers lose on a workload, and which package is to blame.
 Each sample carries both answers: the kernel's walk along frame pointers, and the
 stack as its unwind tables have it. FILE is a recording with raw stacks, of
-'perf record --call-graph dwarf'. Of two recordings, A and B, it says what differs,
-as 'unspool report A B' does.
+'perf record --call-graph dwarf'. See 'unspool report A B' for two recordings.
 
 No recording is kept, only the result is printed.`,
 		Example: `  unspool compare -- ./program
   unspool compare -a -d 60 --html report.html
-  unspool compare --fail-under same=95 -- make check
-  unspool compare --html page.html with-fp.data without-fp.data`,
+  unspool compare --fail-under same=95 -- make check`,
 		Args: func(c *cobra.Command, args []string) error {
 			files := f.files(c, args)
 			switch {
+			case len(files) == 2:
+				return &usageError{"unspool compare",
+					errors.New("two recordings: 'unspool report A B' says what differs between them")}
 			case len(files) > 2:
 				return &usageError{"unspool compare",
-					fmt.Errorf("unexpected argument %q: compare reads one or two recordings, and a command stands after --",
-						files[2])}
+					fmt.Errorf("unexpected argument %q: compare reads one recording, and a command stands after --",
+						files[1])}
 			case slices.Contains(files, "-"):
 				return &usageError{"unspool compare",
 					errors.New("compare reads a recording more than once: give a file instead of -")}
@@ -88,14 +87,14 @@ No recording is kept, only the result is printed.`,
 	fl := c.Flags()
 	fl.BoolVar(&f.json, "json", false, "print everything as JSON: see 'unspool help json'")
 	fl.StringVar(&f.html, "html", "", "write a page with both flame graphs to `FILE`")
-	mustBeFilled(fl, "html")
+	refuseEmpty(fl, "html")
 	fl.StringArrayVar(&f.failUnder, "fail-under", nil,
 		"exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
 	f.nameFlags.add(c)
 	f.color.add(c)
 	addWide(fl, &f.wide)
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but the result and errors")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say how unspool is confined")
+	addVerbose(fl, &f.verbose)
 	f.sandboxFlags.add(c, "compare")
 	f.addSpool(fl)
 	c.RegisterFlagCompletionFunc("fail-under",
@@ -118,7 +117,7 @@ func (f *compareFlags) files(c *cobra.Command, args []string) []string {
 }
 
 // check reads the options that record does not have.
-func (f *compareFlags) check(files []string) error {
+func (f *compareFlags) check() error {
 	f.least = make(map[compare.Class]float64)
 	for _, s := range f.failUnder {
 		key, value, _ := strings.Cut(s, "=")
@@ -139,22 +138,16 @@ func (f *compareFlags) check(files []string) error {
 	if f.html == "-" {
 		return errors.New("--html -: the comparison goes to stdout: name a file")
 	}
-	if len(files) == 2 && len(f.least) > 0 {
-		return errors.New("--fail-under cannot be used with two recordings")
-	}
 	return nil
 }
 
 // compare prints the comparison. The status is that of a process that has failed and said why.
 func (f *compareFlags) compare(files, command []string) (under bool, status int, err error) {
-	if err := f.check(files); err != nil {
+	if err := f.check(); err != nil {
 		return false, 0, &usageError{"unspool compare", err}
 	}
 	if f.spool.path != "" {
-		return false, 0, f.recordSpool(command, f.trials())
-	}
-	if len(files) == 2 {
-		return false, 0, f.two(files)
+		return false, 0, f.recordSpool(command)
 	}
 	if f.html != "" {
 		if f.page, err = outfile.Find(f.html); err != nil {
@@ -178,17 +171,6 @@ func (f *compareFlags) compare(files, command []string) (under bool, status int,
 	return under, 0, err
 }
 
-// two prints what differs between two recordings, as report does.
-func (f *compareFlags) two(files []string) error {
-	d := differenceFlags{
-		load: profile.Options{Processes: !f.json}, merge: difference.Options{Processes: !f.json},
-		json: f.json, html: f.html, wide: f.wide, color: f.color, quiet: f.quiet,
-		names: &f.nameFlags, reader: &f.sandboxFlags,
-	}
-	d.AllNotes = f.verbose
-	return d.compare(files)
-}
-
 // live records, and prints the comparison. It is confined when there is a recording.
 func (f *compareFlags) live(command []string) (under bool, status int, err error) {
 	folder, err := os.MkdirTemp("", "unspool-")
@@ -197,7 +179,7 @@ func (f *compareFlags) live(command []string) (under bool, status int, err error
 	}
 	defer os.RemoveAll(folder)
 	pairs := filepath.Join(folder, "pairs.data")
-	l, err := f.recordLive(command, pairs, f.trials())
+	l, err := f.recordLive(command, pairs)
 	if err != nil || l.status != 0 {
 		return false, l.status, err
 	}
@@ -206,7 +188,7 @@ func (f *compareFlags) live(command []string) (under bool, status int, err error
 		return false, 0, err
 	}
 	defer confined.close()
-	under, err = f.pairs(pairs, int(f.stackSize), l.costs, l.joined)
+	under, err = f.pairs(pairs, int(f.stackSize), l.costs)
 	return under, 0, err
 }
 
@@ -217,28 +199,18 @@ func (f *compareFlags) recording(path string) (under bool, err error) {
 		return false, err
 	}
 	defer os.RemoveAll(folder)
-	pairs, trials := filepath.Join(folder, "pairs.data"), f.trials()
-	asked, err := f.convert(path, pairs, trials)
+	pairs := filepath.Join(folder, "pairs.data")
+	asked, err := f.convert(path, pairs)
 	var damage *perfdata.DamageError
 	if err != nil && !errors.As(err, &damage) {
 		return false, err
 	}
-	under, perr := f.pairs(pairs, asked, nil, trials.Joined())
+	under, perr := f.pairs(pairs, asked, nil)
 	return under, errors.Join(err, perr)
 }
 
-// trials are those of smaller copies, none where stacks are not joined.
-func (f *compareFlags) trials() *session.SizeTrials {
-	if f.strict || f.noJoin {
-		return session.NewSizeTrials(nil)
-	}
-	return session.NewSizeTrials(compare.Sizes)
-}
-
 // pairs prints the comparison of a file with two callchains for each sample, of asked bytes of stack.
-func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joined map[int]uint64) (
-	under bool, err error,
-) {
+func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs) (under bool, err error) {
 	r, err := perfdata.Open(path)
 	if err != nil {
 		return false, err
@@ -270,7 +242,6 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs, joine
 	if c.Samples == 0 {
 		return false, errors.New("no sample has a user stack: there is nothing to compare")
 	}
-	c.Joined = joined
 	c.Packages = func(images []profile.Image) []string { return f.owners(c.DWARF, images) }
 	result := c.Result(sym, asked, costs)
 	return f.under(result), f.print(result, c)
@@ -322,7 +293,7 @@ func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
 }
 
 // convert unwinds a perf recording both ways, and returns how many bytes of each stack were asked for.
-func (f *compareFlags) convert(input, output string, watcher session.Watcher) (asked int, err error) {
+func (f *compareFlags) convert(input, output string) (asked int, err error) {
 	if asked, err = copied(input); err != nil {
 		return 0, err
 	}
@@ -331,7 +302,7 @@ func (f *compareFlags) convert(input, output string, watcher session.Watcher) (a
 			input)
 	}
 	o := recorded.Options{Input: input, Output: output, Symfs: f.symfs, Cache: f.cache,
-		MaxStack: f.maxStack, Strict: f.strict, Pairs: true, Watcher: watcher,
+		MaxStack: f.maxStack, Strict: f.strict, Pairs: true,
 		OpenKernel: f.openKernel, Files: f.opener}
 	line := f.statusLine()
 	o.Progress = line.converted

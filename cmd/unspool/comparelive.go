@@ -1,32 +1,27 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 
 	"unspool/capture/live"
 	outfile "unspool/capture/output"
-	"unspool/capture/session"
 	"unspool/capture/verdict/compare"
 )
 
-// A comparison of programs that run records first: in another process if that is confined (see apart.go), as
+// A comparison of programs that run records first: in another process if that is confined (see child.go), as
 // this one is to run programs that know packages, and to read files.
 
 // A livePairs is such a recording, and what was found on the way.
 type livePairs struct {
 	costs  *compare.Costs // nil if they could not be measured
-	joined map[int]uint64 // see [session.SizeTrials]
 	status int            // of a process that has failed and said why
 }
 
 // recordLive measures the cost of samples, and records into a file.
-func (f *compareFlags) recordLive(command []string, output string, trials *session.SizeTrials) (
-	l livePairs, err error,
-) {
+func (f *compareFlags) recordLive(command []string, output string) (l livePairs, err error) {
 	f.output = output
-	o, err := f.pairOptions(command, trials)
+	o, err := f.pairOptions(command)
 	if err != nil {
 		return l, badOptions("unspool compare", err)
 	}
@@ -34,7 +29,6 @@ func (f *compareFlags) recordLive(command []string, output string, trials *sessi
 	f.sandbox = f.confines()
 	if !f.sandbox {
 		_, err = f.recordPairs(o)
-		l.joined = trials.Joined()
 		return l, err
 	}
 	recorded, err := outfile.Find(output)
@@ -42,20 +36,15 @@ func (f *compareFlags) recordLive(command []string, output string, trials *sessi
 		return l, err
 	}
 	defer recorded.Close()
-	a, err := recordApart(recorded, o.PIDs)
-	if l.status = a.status; err != nil || a.status != 0 {
-		return l, err
-	}
-	if err := json.Unmarshal(a.besides, &l.joined); err != nil {
-		return l, fmt.Errorf("the process that records did not say what it found: %w", err)
-	}
-	return l, nil
+	a, err := recordInChild(recorded, o.PIDs)
+	l.status = a.status
+	return l, err
 }
 
 // recordSpool is run by the process that records.
-func (f *compareFlags) recordSpool(command []string, trials *session.SizeTrials) error {
+func (f *compareFlags) recordSpool(command []string) error {
 	f.output = f.spool.path
-	o, err := f.pairOptions(command, trials)
+	o, err := f.pairOptions(command)
 	if err != nil {
 		return badOptions("unspool compare", err)
 	}
@@ -65,21 +54,16 @@ func (f *compareFlags) recordSpool(command []string, trials *session.SizeTrials)
 	}
 	defer o.Place.Close()
 	started, err := f.recordPairs(o)
-	if !started || err != nil {
-		return err
+	if started && err == nil {
+		f.tellMade()
 	}
-	joined, err := json.Marshal(trials.Joined())
-	if err != nil {
-		return err
-	}
-	f.toldBesides(joined)
-	return nil
+	return err
 }
 
 // pairOptions turns flags into what capture is asked to do.
-func (f *compareFlags) pairOptions(command []string, trials *session.SizeTrials) (live.Options, error) {
+func (f *compareFlags) pairOptions(command []string) (live.Options, error) {
 	o, err := f.options(command)
-	o.Pairs, o.Watcher = true, trials
+	o.Pairs = true
 	o.Compress = 1 // two callchains for each sample, in a temporary file
 	if f.json {
 		o.CommandStdout = os.Stderr // stdout is for the result alone

@@ -55,7 +55,7 @@ func TestReadingIsConfined(t *testing.T) {
 	} {
 		for _, args := range [][]string{
 			{"convert", "fifo", "-o", "out.perf.data"}, {"convert", "fifo", "-o", "out.folded"},
-			{"report", "fifo"}, {"check", "fifo"}, {"compare", "fifo", "fifo"}, {"report", "fifo", "fifo"},
+			{"report", "fifo"}, {"check", "fifo"}, {"report", "fifo", "fifo"},
 		} {
 			dir := directoryOf(t, c.uid, 0o755)
 			if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644); err != nil {
@@ -199,7 +199,7 @@ func readInTheUsersName(t *testing.T) {
 	fileOf(t, 0, 0o600, data, string(read(t, data)))
 	for _, args := range [][]string{
 		{"report", data}, {"convert", data, "-o", "x.data"}, {"convert", data, "-o", "x.html"}, {"check", data},
-		{"compare", data}, {"compare", data, data}, {"report", data, data}, {"report", "--http", data},
+		{"compare", data}, {"report", data, data}, {"report", "--http", data},
 	} {
 		e := as(t, bySudo, dir, args...)
 		e.fails(t, statusFailure, "permission denied.*sudo.*uid 65533.*--no-sandbox")
@@ -339,15 +339,17 @@ func TestVerboseSaysHowReadingIsConfined(t *testing.T) {
 	needRoot(t)
 	data := placed(t, "shapes")
 	dir := filepath.Dir(data)
+	raw := placed(t, "raw")
 	for _, command := range [][]string{{"report"}, {"check"}, {"convert", "-o", "out.folded"},
 		{"compare"}} {
+		data := data
+		if command[0] == "compare" {
+			data = raw // which has copies of stacks
+		}
 		for option, want := range map[string]string{
 			"--sandbox": "confined: no new privileges, Landlock, ", "--no-sandbox": "unspool: not confined",
 		} {
 			args := append(slices.Clone(command), option, "-v", data)
-			if command[0] == "compare" {
-				args = append(args, data)
-			}
 			if e := as(t, bySelf, dir, args...); e.status != 0 || !strings.Contains(e.stderr, want) {
 				t.Errorf("%v: status %d, %q is not said:\n%s", args, e.status, want, e.stderr)
 			}

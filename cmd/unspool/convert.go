@@ -88,10 +88,9 @@ front to back. A recording that is cut or damaged is converted up to the damage.
 	fl.IntVarP(&f.jobs, "jobs", "j", 1, "use `N` cores; the output is the same")
 	fl.StringVar(&f.stats, "stats", "",
 		"write statistics as JSON to `FILE`, - for stdout: see 'unspool help json'")
-	mustBeFilled(fl, "stats")
+	refuseEmpty(fl, "stats")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false,
-		"name every file that could not be used, and say how unspool is confined")
+	addVerbose(fl, &f.verbose)
 	f.exportFlags.add(c)
 	addTimes(c, &f.exportFlags.time)
 	f.sandboxFlags.add(c, "convert")

@@ -18,7 +18,7 @@ import (
 	"unspool/capture/view/report"
 )
 
-// differenceFlags say how two recordings are compared: report and compare do the same.
+// differenceFlags say how two recordings are compared.
 type differenceFlags struct {
 	report.Difference
 	load   profile.Options
@@ -28,7 +28,6 @@ type differenceFlags struct {
 	wide   bool   // lines are not cut on a terminal
 	pages  bool   // through a pager, where that is of use
 	color  colouring
-	quiet  bool
 	names  *nameFlags
 	reader *sandboxFlags
 
@@ -114,7 +113,6 @@ func (f *differenceFlags) writePage(m *difference.Merged) error {
 // recordings reads the recordings at two paths.
 func (f *differenceFlags) recordings(ctx context.Context, paths []string) (*difference.Merged, error) {
 	line := newStatusLine(os.Stderr)
-	line.terminal = line.terminal && !f.quiet
 	defer line.clear()
 	var sides [2]difference.Recording
 	var none []error // where the filter leaves no sample: in one of the two, that is a difference

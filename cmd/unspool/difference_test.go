@@ -179,18 +179,10 @@ func TestDifferenceOfAProgramThatWasReplaced(t *testing.T) {
 	}
 }
 
-// compare A B and report A B are the same.
-func TestDifferenceByEitherCommand(t *testing.T) {
+// The text of a difference, in colours.
+func TestDifferenceText(t *testing.T) {
 	t.Parallel()
 	before, after := changedRecordings(t)
-	for _, args := range [][]string{{}, {"--json"}, {"--color", "always"}} {
-		args := append(args, before, after)
-		a := unspool(t, "", append([]string{"report"}, args...)...)
-		b := unspool(t, "", append([]string{"compare"}, args...)...)
-		if a.status != 0 || a.stdout != b.stdout || a.stdout == "" {
-			t.Errorf("%q: report\n%s\ncompare\n%s%s", args, a.stdout, b.stdout, b.stderr)
-		}
-	}
 	text := unspool(t, "", "report", "--color", "always", before, after).stdout
 	for _, want := range []string{
 		"A         " + before + "\n", "B         " + after + "\n", "CPU time  ", "call tree, where it has changed",
@@ -207,33 +199,31 @@ func TestDifferencePage(t *testing.T) {
 	t.Parallel()
 	before, after := changedRecordings(t)
 	dir := t.TempDir()
-	for command, page := range map[string]string{"report": "report.html", "compare": "compare.html"} {
-		e := unspool(t, dir, command, "--json", "--html", page, before, after)
-		if e.status != 0 || e.stderr != "" {
-			t.Fatalf("status %d\n%s", e.status, e.stderr)
+	e := unspool(t, dir, "report", "--json", "--html", "page.html", before, after)
+	if e.status != 0 || e.stderr != "" {
+		t.Fatalf("status %d\n%s", e.status, e.stderr)
+	}
+	var d differed
+	if err := json.Unmarshal([]byte(e.stdout), &d); err != nil {
+		t.Fatal(err)
+	}
+	p := browser.Open(t, filepath.Join(dir, "page.html"), 1400, 900)
+	p.Until("document.documentElement.dataset.ready")
+	p.Shows("h1", "before.data → after.data")
+	var want []string
+	for _, f := range d.Events[0].Functions {
+		if f.Self.Share.Significant || f.Total.Share.Significant {
+			want = append(want, f.Name)
 		}
-		var d differed
-		if err := json.Unmarshal([]byte(e.stdout), &d); err != nil {
-			t.Fatal(err)
-		}
-		p := browser.Open(t, filepath.Join(dir, page), 1400, 900)
-		p.Until("document.documentElement.dataset.ready")
-		p.Shows("h1", "before.data → after.data")
-		var want []string
-		for _, f := range d.Events[0].Functions {
-			if f.Self.Share.Significant || f.Total.Share.Significant {
-				want = append(want, f.Name)
-			}
-		}
-		have := browser.Eval[[]string](p, "[...document.querySelectorAll('#changes .fn')].map(e => e.textContent)")
-		slices.Sort(have)
-		slices.Sort(want)
-		if !slices.Equal(have, want) {
-			t.Errorf("%s: functions %q, want %q", command, have, want)
-		}
-		for _, c := range p.Complaints() {
-			t.Error(c)
-		}
+	}
+	have := browser.Eval[[]string](p, "[...document.querySelectorAll('#changes .fn')].map(e => e.textContent)")
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		t.Errorf("functions %q, want %q", have, want)
+	}
+	for _, c := range p.Complaints() {
+		t.Error(c)
 	}
 	for _, nowhere := range []string{filepath.Join(dir, "none", "page.html"), "/dev/full"} {
 		if e := unspool(t, "", "report", "--html", nowhere, before, after); e.status != statusFailure {

@@ -45,7 +45,7 @@ have names and whole stacks, and what to start it with if not.`,
 	}
 	c.Flags().StringSliceVarP(&of, "pid", "p", nil,
 		"look at the process `PID` as well, or several, PID,PID…, or all with a NAME")
-	mustBeFilled(c.Flags(), "pid")
+	refuseEmpty(c.Flags(), "pid")
 	c.RegisterFlagCompletionFunc("pid", completeProcesses)
 	color.add(c)
 	return c

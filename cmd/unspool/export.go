@@ -20,7 +20,7 @@ import (
 // exportFlags say in which format a recording is written and how its names are found.
 type exportFlags struct {
 	name      string
-	noInline  bool
+	inline    bool
 	noProcess bool
 	cmdline   bool
 	symbols   bool
@@ -34,8 +34,7 @@ type exportFlags struct {
 func (f *exportFlags) add(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.name, "format", "", "write `FORMAT`, whatever the output's name ends in: "+formatNames())
-	fl.BoolVar(&f.noInline, "no-inline", false,
-		"leave out inlined functions and source lines, which take time to look up")
+	addInline(fl, &f.inline, true)
 	fl.BoolVar(&f.noProcess, "no-process", false, "leave out the names of processes, with which stacks begin "+
 		"in a flame graph, in speedscope and in folded stacks")
 	fl.BoolVar(&f.cmdline, "cmdline", false, "put the recorded command lines of processes into the output")
@@ -117,7 +116,7 @@ func (f *exportFlags) write(input, name string, to *outfile.Place, names nameFla
 	o := export.Options{
 		Filter: filter,
 		Format: f.format, Input: input, Name: name, Output: to.Path(), Place: to,
-		Lines: f.symbols && !f.noInline, NoNames: !f.symbols,
+		Lines: f.symbols && f.inline, NoNames: !f.symbols,
 		NoProcesses: f.noProcess, CommandLines: f.cmdline,
 	}
 	var line *statusLine

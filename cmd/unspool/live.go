@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A liveRecording is made by a process of its own, as that for another format is (see recordApart), while
+// A liveRecording is made by a process of its own, as that for another format is (see recordInChild), while
 // this one shows it: it comes through a pipe.
 type liveRecording struct {
 	cmd   *exec.Cmd

@@ -216,8 +216,8 @@ func outputs() (all []written) {
 		{name: "convert --stats", file: "v.json", args: func(s *stage, path string) []string {
 			return []string{"convert", "-q", s.data, "-o", "/dev/null", "--stats", path}
 		}},
-		{name: "compare --html", file: "v.html", args: func(s *stage, path string) []string {
-			return []string{"compare", "-q", "--html", path, s.data, s.data}
+		{name: "report --html, difference", file: "v.html", args: func(s *stage, path string) []string {
+			return []string{"report", "--html", path, s.data, s.data}
 		}},
 	}
 	for _, f := range export.Formats() {

@@ -119,10 +119,9 @@ recording and leaves a complete file.`,
 	f.names.addShorten(c)
 	fl.StringVar(&f.stats, "stats", "",
 		"write statistics as JSON to `FILE`, - for stdout, COMMAND's then being stderr: see 'unspool help json'")
-	mustBeFilled(fl, "control", "stats")
+	refuseEmpty(fl, "control", "stats")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false,
-		"name every file that could not be used, and say how unspool is confined")
+	addVerbose(fl, &f.verbose)
 	c.MarkFlagsMutuallyExclusive("cmdline", "no-cmdline")
 	f.sandboxFlags.add(c, "record")
 	f.addSpool(fl)
@@ -304,8 +303,8 @@ func (f *recordFlags) export(o live.Options, to, stats *outfile.Place) (status i
 		o.Output, o.Place = recorded.Path(), recorded
 		started, status, err = f.run(o, stats)
 	} else {
-		var a apart
-		a, err = recordApart(recorded, o.PIDs)
+		var a childResult
+		a, err = recordInChild(recorded, o.PIDs)
 		f.names.files, started, status = a.files, a.started, a.status
 	}
 	defer f.names.closeFiles()

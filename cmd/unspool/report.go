@@ -112,7 +112,7 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 	fl.SortFlags = false
 	fl.StringVar(&f.by, "by", report.Function.String(),
 		"add up by `WHAT`: function, comm, process, thread, image or source")
-	fl.BoolVar(&f.inline, "inline", false, "show inlined functions, by the debugging information")
+	addInline(fl, &f.inline, false)
 	fl.Float64Var(&f.PercentLimit, "percent-limit", 1,
 		"leave out what is below `PERCENT` of the samples in the call tree and by WHAT")
 	fl.IntVar(&f.Top, "top", 0,
@@ -135,12 +135,12 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 		"write a page with a flame graph to `PAGE`, of A and B one of the difference; at the end without PAGE: FILE.html")
 	fl.BoolVar(&f.absolute, "absolute", false,
 		"of A and B: go by CPU time and not by shares, for recordings of the same work")
-	mustBeFilled(fl, "comm", "http", "html")
+	refuseEmpty(fl, "comm", "http", "html")
 	f.asPerf.add(c)
 	f.color.add(c)
 	addWide(fl, &f.wide)
 	fl.BoolVar(&f.noPager, "no-pager", false, "write to the terminal, however long it is")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "list all notes, and say how unspool is confined")
+	addVerbose(fl, &f.verbose)
 	f.sandboxFlags.add(c, "report")
 	c.RegisterFlagCompletionFunc("by",
 		cobra.FixedCompletions(report.ByNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -248,7 +248,7 @@ func addTimes(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "time", "",
 		"only what was sampled between `FROM,TO`: seconds from the first sample, percentages, 10%,20%, or times of day, "+
 			"14:03:10,14:03:20")
-	mustBeFilled(c.Flags(), "time")
+	refuseEmpty(c.Flags(), "time")
 	c.RegisterFlagCompletionFunc("time", cobra.NoFileCompletions)
 }
 
@@ -352,7 +352,7 @@ func (f *reportFlags) page() error {
 	c := convertFlags{
 		output: f.html, nameFlags: f.nameFlags, maxStack: defaultMaxStack, jobs: 1, verbose: f.verbose,
 		exportFlags: exportFlags{
-			name: "flamegraph", symbols: true, noProcess: f.noProcess, filter: f.filter,
+			name: "flamegraph", symbols: true, inline: true, noProcess: f.noProcess, filter: f.filter,
 		},
 		sandboxFlags: f.sandboxFlags,
 	}

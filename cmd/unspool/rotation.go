@@ -98,7 +98,7 @@ func (f *rotationFlags) check(output string, exports bool) error {
 	return nil
 }
 
-// rotation has several files be written, whose names begin with that of a place; nil for one file only. end ends it.
+// rotation describes several output files, whose names begin with that of a place; nil for one file only. end ends it.
 func (f *rotationFlags) rotation(to *outfile.Place) (r *live.Rotation, end func(), err error) {
 	if !f.rotates() {
 		return nil, func() {}, nil

@@ -100,10 +100,7 @@ func completeShare(s *counts.Stats) string {
 
 // show replaces the line.
 func (l *statusLine) show(text string) {
-	if width := columns(l.f) - 1; len(text) > width {
-		text = text[:width]
-	}
-	fmt.Fprintf(l.f, "\r\x1b[K%s", text)
+	fmt.Fprintf(l.f, "\r\x1b[K%s", human.Shorten(text, columns(l.f)-1))
 	l.shown = true
 }
 

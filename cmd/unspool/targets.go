@@ -43,7 +43,7 @@ func (f *targetFlags) add(c *cobra.Command) {
 		"record only what runs on `CPUS`, as 0,2-3; without -p, -t and -u of the whole system")
 	fl.StringVarP(&f.cgroup, "cgroup", "G", "",
 		"record the processes in a cgroup: a `DIRECTORY`, which may be relative to /sys/fs/cgroup, or a UNIT")
-	mustBeFilled(fl, "pid", "tid", "uid", "cpu", "cgroup")
+	refuseEmpty(fl, "pid", "tid", "uid", "cpu", "cgroup")
 	c.RegisterFlagCompletionFunc("pid", completeProcesses)
 	c.RegisterFlagCompletionFunc("tid", cobra.NoFileCompletions)
 	c.RegisterFlagCompletionFunc("uid", cobra.NoFileCompletions)
@@ -138,14 +138,14 @@ func (f *targetFlags) ended(pids []int) string {
 		if len(names) > 0 {
 			what = "the processes called " + strings.Join(names, " and ")
 		}
-		return "the recording is over, as " + what + " have ended" + f.comesBack(names)
+		return "the recording is over, as " + what + " have ended" + f.restartHint(names)
 	case len(names) == 1:
-		return fmt.Sprintf("the recording is over, as process %s (%d) has ended%s", names[0], pids[0], f.comesBack(names))
+		return fmt.Sprintf("the recording is over, as process %s (%d) has ended%s", names[0], pids[0], f.restartHint(names))
 	}
-	return fmt.Sprintf("the recording is over, as process %d has ended%s", pids[0], f.comesBack(names))
+	return fmt.Sprintf("the recording is over, as process %d has ended%s", pids[0], f.restartHint(names))
 }
 
-func (f *targetFlags) comesBack(names []string) string {
+func (f *targetFlags) restartHint(names []string) string {
 	hint := "; -G UNIT records a service also when it restarts"
 	if len(names) > 0 {
 		hint += ", and --wait the next process of that name"

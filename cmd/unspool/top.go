@@ -65,8 +65,8 @@ No recording is kept.`,
 	}
 	fl.Lookup("freq").Usage = fmt.Sprintf("take `HZ` samples a second, or max (default %d)", topFrequency)
 	fl.Lookup("event").Usage = "sample `EVENT`, also EVENT:u or :k (default cycles, or cpu-clock without a PMU)"
-	fl.Lookup("duration").Usage = "end after `SECONDS`, or a time such as 5m"
-	fl.Var(atLeast{&f.delay, leastDelay}, "delay", "show what is new every `SECONDS`")
+	fl.Lookup("duration").Usage = "end after `SECONDS`, or a time such as 5m (perf top's -d is --delay)"
+	fl.Var(atLeast{&f.delay, leastDelay}, "delay", "show what is new every `SECONDS`, as perf top's --delay")
 	f.names.add(c)
 	f.sandboxFlags.add(c, "record and show")
 	f.addSpool(fl)

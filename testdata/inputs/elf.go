@@ -51,7 +51,7 @@ func Names(n int, prefix string, patterns ...string) []string {
 	return some
 }
 
-// InELF has changes made in the headers of ELF files, and in the sections whose names have one of the
+// InELF makes changes in the headers of ELF files, and in the sections whose names have one of the
 // prefixes.
 func InELF(prefixes ...string) Change {
 	return In(func(b []byte) [][2]int {

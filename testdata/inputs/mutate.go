@@ -11,7 +11,7 @@ import (
 // A Change says how the bytes of a target's inputs are to be changed.
 type Change func(*mutator)
 
-// In has three of four changes made in the places that the function names: pairs of a beginning and an end.
+// In makes three of four changes in the places that the function names: pairs of a beginning and an end.
 // It is called for each seed, and for each input that is kept.
 func In(places func(b []byte) [][2]int) Change {
 	return func(m *mutator) { m.named = places }

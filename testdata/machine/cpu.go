@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +31,8 @@ type cpu struct {
 	samples ring
 	others  ring
 	offline bool
-	buf     []byte
+	buf     []byte   // of the record that is made
+	free    [][]byte // of records that were written
 }
 
 // A ring is the kernel's side of a ring.
@@ -42,10 +44,33 @@ type ring struct {
 	dropped    uint64    // in all
 }
 
+// A waiting is a record that is written at a time.
 type waiting struct {
 	at  uint64
 	rec []byte
 }
+
+// pools keep the memory of rings for the next machine, by the number of bits of their size.
+var pools [bits.UintSize]sync.Pool
+
+// newRing returns memory for a ring.
+func newRing(size int) []byte {
+	if b, ok := pools[bits.Len(uint(size))-1].Get().(*[]byte); ok {
+		return *b
+	}
+	return make([]byte, size)
+}
+
+// freeRings gives up the memory of the rings.
+func (c *cpu) freeRings() {
+	for _, r := range []*ring{&c.samples, &c.others} {
+		memory := r.Data
+		pools[bits.Len(uint(len(memory)))-1].Put(&memory)
+	}
+}
+
+// noStack is what a record has behind a stack that is smaller than the copy.
+var noStack [perfring.MaxStackSize]byte
 
 func newCPU(m *Machine, number int) *cpu {
 	c := &cpu{m: m, number: number, next: base, r: m.plan.draw("cpu", uint64(number)),
@@ -55,7 +80,7 @@ func newCPU(m *Machine, number int) *cpu {
 		if r == &c.others {
 			size = max(size/16, 1<<12)
 		}
-		r.Memory = perfring.Memory{CPU: number, SideBand: r == &c.others, Data: make([]byte, size), Head: &r.head,
+		r.Memory = perfring.Memory{CPU: number, SideBand: r == &c.others, Data: newRing(size), Head: &r.head,
 			Tail: &r.tail}
 	}
 	return c
@@ -76,22 +101,25 @@ func (c *cpu) put(to *ring, rec []byte, err error) {
 	if c.m.happens(c.r, "inverted") {
 		at += uint64(c.r.IntN(30_000))
 	}
-	to.waiting = append(to.waiting, waiting{at, slices.Clone(rec)})
+	var buf []byte
+	if n := len(c.free); n > 0 {
+		buf, c.free = c.free[n-1], c.free[:n-1]
+	}
+	i := len(to.waiting)
+	for i > 0 && to.waiting[i-1].at > at {
+		i--
+	}
+	to.waiting = slices.Insert(to.waiting, i, waiting{at, append(buf[:0], rec...)})
 	c.m.at++ // no two records have the same time
 }
 
 // write writes the records up to a time into the rings.
 func (c *cpu) write(until uint64) {
 	for _, r := range []*ring{&c.samples, &c.others} {
-		slices.SortStableFunc(r.waiting, func(a, b waiting) int {
-			if a.at < b.at {
-				return -1
-			}
-			return 1
-		})
 		n := 0
 		for n < len(r.waiting) && r.waiting[n].at <= until {
 			c.writeTo(r, &r.waiting[n])
+			c.free = append(c.free, r.waiting[n].rec)
 			n++
 		}
 		r.waiting = slices.Delete(r.waiting, 0, n)
@@ -233,9 +261,10 @@ func (c *cpu) sampleOf(pid, tid uint32, misc uint16, chain []uint64, s *state, s
 			b = le.AppendUint64(b, v)
 		}
 		b = le.AppendUint64(b, uint64(c.m.plan.Copy))
-		b = append(append(b, stack...), make([]byte, c.m.plan.Copy-len(stack))...)
+		b = append(append(b, stack...), noStack[:c.m.plan.Copy-len(stack)]...)
 		b = le.AppendUint64(b, uint64(len(stack)))
 	}
 	le.PutUint16(b[6:], uint16(len(b)))
+	c.buf = b
 	return b
 }

@@ -208,9 +208,14 @@ func writeFDE(cfi *bytes.Buffer, f *function, program []byte) {
 	cfi.Write(b)
 }
 
+const (
+	headers   = 64 + 3*56
+	noteSize  = 12 + 4 + 8
+	buildIDAt = headers + 12 + 4
+)
+
 // write makes the file: headers, a note with the build ID, .eh_frame_hdr, .eh_frame, and the code.
 func (im *image) write(code, cfi []byte, starts []fde, buildID uint64) {
-	const headers, noteSize = 64 + 3*56, 12 + 4 + 8
 	hdrAt := uint64(headers + noteSize)
 	const cfiAt = uint64(0x2800)
 	note := append(le.AppendUint32(le.AppendUint32(le.AppendUint32(nil, 4), 8), 3), "GNU\x00"...)

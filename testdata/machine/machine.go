@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"cmp"
+	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,14 +22,17 @@ type Machine struct {
 	program []*file
 	library []*file
 
-	processes []*task // in the order in which they began
+	processes []*task // that live, in the order in which they began
+	started   uint64  // how many have begun
 	byPID     map[uint32]*task
 	nextPID   uint32
 	freed     []uint32
 
 	cpus  []*cpu
+	order order  // of what happens on them
 	at    uint64 // up to when all has happened
 	over  bool   // nothing happens any more
+	large large
 	asked map[string]uint64
 
 	// What was sampled, for the judge.
@@ -67,6 +72,7 @@ func newMachine(p Plan, files []*file) *Machine {
 	for i := range p.CPUs {
 		m.cpus = append(m.cpus, newCPU(m, i))
 	}
+	m.order = slices.Clone(m.cpus) // which is a heap, as they all begin at the same time
 	r := p.draw("begin")
 	for range p.Processes {
 		t := m.spawn(r, 1)
@@ -75,7 +81,22 @@ func newMachine(p Plan, files []*file) *Machine {
 			m.startThread(t, nil)
 		}
 	}
+	if p.isLarge() {
+		m.large = newLarge(m)
+	}
 	return m
+}
+
+// An order is a heap of CPUs: on the first one, something happens next.
+type order []*cpu
+
+func (o order) Len() int      { return len(o) }
+func (o order) Swap(i, j int) { o[i], o[j] = o[j], o[i] }
+func (o order) Push(any)      {} // there are as many CPUs at the end
+func (o order) Pop() any      { return nil }
+
+func (o order) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(o[i].next, o[j].next), cmp.Compare(o[i].number, o[j].number)) < 0
 }
 
 // now is the time of the machine's clock.
@@ -99,14 +120,18 @@ func (m *Machine) spawn(r *rand.Rand, parent uint32) *task {
 		m.nextPID += 1 + uint32(r.IntN(3))
 	}
 	t := &task{pid: pid, ppid: parent, started: (m.at - base) / 1e7, comm: fmt.Sprintf("task-%d", pid)}
-	t.started += uint64(len(m.processes)) // no two processes of a PID began at the same time
+	t.started += m.started // no two processes of a PID began at the same time
+	m.started++
 	m.processes = append(m.processes, t)
 	m.byPID[pid] = t
 	return t
 }
 
 // execute gives a process another program. c is the CPU, nil before the recording.
-func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) {
+func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) { m.executeFile(r, t, nil, c) }
+
+// executeFile is execute for a program, any one for nil.
+func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
 	for _, th := range t.threads {
 		th.exited = th.tid != t.pid
 	}
@@ -116,7 +141,10 @@ func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) {
 	if c != nil {
 		c.comm(t, t.pid, true)
 	}
-	m.mapFile(r, t, m.program[r.IntN(len(m.program))], c, t.pid)
+	if f == nil {
+		f = m.program[r.IntN(len(m.program))]
+	}
+	m.mapFile(r, t, f, c, t.pid)
 	for range 1 + r.IntN(2) {
 		m.mapFile(r, t, m.library[r.IntN(len(m.library))], c, t.pid)
 	}
@@ -161,19 +189,13 @@ func (m *Machine) advance(until uint64) {
 		m.at = max(m.at, until)
 		return
 	}
-	for {
-		var next *cpu
-		for _, c := range m.cpus {
-			if next == nil || c.next < next.next {
-				next = c
-			}
-		}
-		if next.next > until {
-			break
-		}
+	for m.order[0].next <= until {
+		next := m.order[0]
 		m.at = max(m.at, next.next)
 		m.happen(next)
-		next.next += 1 + uint64(next.r.Int64N(2*int64(period)))
+		next.write(m.at) // not only at the end: there may be thousands by then
+		next.next += 1 + uint64(next.r.Int64N(2*int64(m.period())))
+		heap.Fix(&m.order, 0)
 	}
 	m.at = max(m.at, until)
 	for _, c := range m.cpus {
@@ -187,12 +209,10 @@ func (m *Machine) happen(c *cpu) {
 	if c.offline {
 		return
 	}
-	var alive []*task
-	for _, t := range m.processes {
-		if !t.ended {
-			alive = append(alive, t)
-		}
+	if m.plan.isLarge() && m.happenLarge(c) {
+		return
 	}
+	alive := m.processes
 	if len(alive) == 0 || len(alive) < m.plan.Processes && r.IntN(10) == 0 {
 		m.fork(r, c, alive)
 		return
@@ -247,15 +267,7 @@ func (m *Machine) happen(c *cpu) {
 // fork makes a process: from another one, or from none.
 func (m *Machine) fork(r *rand.Rand, c *cpu, alive []*task) {
 	if len(alive) > 0 && len(alive) < m.plan.Processes+4 {
-		parent := alive[r.IntN(len(alive))]
-		th := parent.threads[r.IntN(len(parent.threads))]
-		child := m.spawn(r, parent.pid)
-		child.comm = parent.comm
-		for _, o := range parent.maps {
-			child.maps = append(child.maps, &mapping{o.start, o.file})
-		}
-		child.threads = []*thread{th.fork(child, child.pid)}
-		c.task(recordFork, child.pid, parent.pid, child.pid, th.tid)
+		child := m.forkTask(r, c, alive[r.IntN(len(alive))])
 		if r.IntN(2) == 0 {
 			m.execute(r, child, c)
 		}
@@ -266,6 +278,20 @@ func (m *Machine) fork(r *rand.Rand, c *cpu, alive []*task) {
 		c.task(recordFork, t.pid, 1, t.pid, 1)
 		m.execute(r, t, c)
 	}
+}
+
+// forkTask forks a process: one of its threads goes on in the child.
+func (m *Machine) forkTask(r *rand.Rand, c *cpu, parent *task) *task {
+	th := parent.threads[r.IntN(len(parent.threads))]
+	child := m.spawn(r, parent.pid)
+	child.comm = parent.comm
+	child.maps = make([]*mapping, len(parent.maps))
+	for i, o := range parent.maps {
+		child.maps[i] = &mapping{o.start, o.file}
+	}
+	child.threads = []*thread{th.fork(child, child.pid)}
+	c.task(recordFork, child.pid, parent.pid, child.pid, th.tid)
+	return child
 }
 
 func (m *Machine) endThread(t *task, th *thread, c *cpu) {
@@ -288,8 +314,11 @@ func (m *Machine) end(r *rand.Rand, t *task, c *cpu) {
 	if m.happens(r, "exits") {
 		c.exited(t)
 	}
-	t.ended = true
-	m.freed = append(m.freed, t.pid)
+	t.ended, t.maps, t.threads = true, nil, nil
+	m.processes = slices.DeleteFunc(m.processes, func(o *task) bool { return o == t })
+	if m.plan.has("reuse") {
+		m.freed = append(m.freed, t.pid)
+	}
 }
 
 // library_ loads another library, or one in the place of one that no stack is in.

@@ -23,6 +23,11 @@ type Plan struct {
 	Join      bool          // stacks that the copy cuts off are completed
 	Output    string        // where the recording goes: one of Outputs
 	Faults    []string
+
+	// What makes a machine a large one, see scale.go; 0 for others.
+	Rate   int           // processes that are started in a second
+	Maps   int           // mappings of one process
+	Period time.Duration // the mean time between two things that happen on a CPU
 }
 
 // Faults are the kinds of fault. Each happens in a part of the cases where it could.
@@ -73,9 +78,13 @@ func (p *Plan) has(fault string) bool { return slices.Contains(p.Faults, fault) 
 
 // String returns the plan as a line that Parse reads.
 func (p Plan) String() string {
-	return fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t output=%s faults=%s",
+	line := fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t output=%s faults=%s",
 		p.Seed, p.CPUs, p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, p.Output,
 		strings.Join(p.Faults, ","))
+	if p.isLarge() {
+		line += fmt.Sprintf(" rate=%d maps=%d period=%d", p.Rate, p.Maps, p.Period.Microseconds())
+	}
+	return line
 }
 
 // Parse reads a plan.
@@ -99,6 +108,12 @@ func Parse(line string) (p Plan, err error) {
 			p.Copy = int(n)
 		case "ring":
 			p.Ring = int(n)
+		case "rate":
+			p.Rate = int(n)
+		case "maps":
+			p.Maps = int(n)
+		case "period":
+			p.Period = time.Duration(n) * time.Microsecond
 		case "join":
 			p.Join, nerr = strconv.ParseBool(value)
 		case "output":

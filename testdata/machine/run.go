@@ -8,12 +8,9 @@ import (
 	"fmt"
 	"hash"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"unspool/capture/counts"
 	"unspool/capture/live"
@@ -70,10 +67,7 @@ func Files(folder string) (all []*file, err error) {
 			f.image = newImage(r, 0x1000+uint64(i), bare)
 		}
 		f.real = filepath.Join(folder, filepath.Base(f.path))
-		if err := os.WriteFile(f.real, f.image.bytes, 0o755); err != nil {
-			return nil, err
-		}
-		if err := unix.Stat(f.real, &f.stat); err != nil {
+		if err := f.write(f.image.bytes); err != nil {
 			return nil, err
 		}
 		all = append(all, f)
@@ -82,9 +76,12 @@ func Files(folder string) (all []*file, err error) {
 }
 
 // Run simulates a plan, in a folder for its files. It has to be called in a bubble of package testing/synctest.
-func Run(p Plan, files []*file, folder string) *Result {
+func Run(p Plan, files []*file, folder string) *Result { return watch(p, files, folder, func(*run) {}) }
+
+// watch is Run with a look at the recording whenever it waits.
+func watch(p Plan, files []*file, folder string, look func(*run)) *Result {
 	m := newMachine(p, files)
-	r := &run{Machine: m, res: &Result{Reached: m.Reached}, draw: p.draw("recorder")}
+	r := &run{Machine: m, res: &Result{Reached: m.Reached}, draw: p.draw("recorder"), look: look}
 	r.judge = &judge{m: m, res: r.res, all: sha256.New(), right: make(map[uint64][]uint64)}
 	var rings []perfring.Memory
 	for _, c := range m.cpus {
@@ -104,6 +101,9 @@ func Run(p Plan, files []*file, folder string) *Result {
 	}
 	r.judge.session.Close()
 	time.Sleep(time.Minute) // what hangs ends, and nothing of the session is left: the bubble would not end otherwise
+	for _, c := range m.cpus {
+		c.freeRings()
+	}
 	return r.res
 }
 
@@ -115,6 +115,7 @@ type run struct {
 	source *perfring.Source
 	most   int // frames of a stack
 	draw   *rand.Rand
+	look   func(*run)
 }
 
 func (r *run) check(what string, err error) {
@@ -138,12 +139,13 @@ func (r *run) wait(timeout time.Duration, done func() bool) {
 	if stall {
 		time.Sleep(mostStall)
 	}
+	r.look(r)
 	for end := time.Now().Add(timeout); ; {
 		r.happen()
 		if done() || !time.Now().Before(end) {
 			return
 		}
-		time.Sleep(min(5*time.Millisecond, time.Until(end)))
+		time.Sleep(min(max(5*time.Millisecond, r.plan.Period/10), time.Until(end)))
 	}
 }
 
@@ -214,6 +216,10 @@ func (r *run) record(folder string) {
 		o.Rotation = &live.Rotation{Place: place, Most: 100, Every: r.plan.Time / 5}
 	case "flight":
 		o.Rotation = &live.Rotation{Place: place, Most: 100, Last: r.plan.Time / 3}
+	}
+	if r.plan.isLong() && o.Rotation != nil {
+		o.Rotation.Most = 3
+		o.Rotation.Every, o.Rotation.Last = min(o.Rotation.Every, longPart), min(o.Rotation.Last, longPart)
 	}
 	out, err := live.Record(context.Background(), o)
 	r.check("record", err)
@@ -286,7 +292,9 @@ func (j *judge) stack(w *perfdata.Walked) {
 		return
 	}
 	delete(j.m.truth, t)
-	j.right[t] = slices.Clone(w.Result.IPs)
+	if j.right[t] = slices.Clone(w.Result.IPs); j.m.plan.isLong() && j.m.plan.Output != "file" {
+		j.forget(t)
+	}
 	res := w.Result
 	j.res.Ended[res.End]++
 	n := 0

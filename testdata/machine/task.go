@@ -110,6 +110,9 @@ func (a access) Text(pid, tid uint32, name process.Text, _ int) (io.ReadCloser, 
 	case process.Cmdline:
 		b.WriteString(p.comm + "\x00")
 	}
+	if a.m.plan.Maps > 0 {
+		return io.NopCloser(slowText{&b}), nil
+	}
 	return io.NopCloser(&b), nil
 }
 
@@ -130,9 +133,7 @@ func (a access) Numbers(pid uint32) (all []uint32, err error) {
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()
 	for _, p := range a.m.processes {
-		if !p.ended {
-			all = append(all, p.pid)
-		}
+		all = append(all, p.pid)
 	}
 	return all, nil
 }

@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"bytes"
 	"math/rand/v2"
+	"slices"
 )
 
 // A thread has a stack, on which its frames are as its functions leave them.
@@ -28,6 +30,7 @@ type frame struct {
 
 const (
 	stackSize = 256 << 10
+	firstSize = 8 << 10 // of the memory that a stack has at first
 	// secret is what frames are filled with: none of it may be written.
 	secret = 0x5ec2e7_5ec2e7_5e
 )
@@ -35,12 +38,7 @@ const (
 // begin puts a thread at a function that has no caller.
 func (t *thread) begin(m *mapping, f *function, top uint64) {
 	t.top, t.sp, t.bp = top, top, 0
-	if t.stack == nil {
-		t.stack = make([]byte, stackSize)
-	}
-	for at := 0; at < len(t.stack); at += 8 {
-		le.PutUint64(t.stack[at:], secret)
-	}
+	t.stack = slices.Clone(untouched[:firstSize])
 	t.frames = append(t.frames[:0], frame{m: m, f: f, cfa: top})
 }
 
@@ -56,10 +54,23 @@ func (t *thread) fork(to *task, tid uint32) *thread {
 	return &c
 }
 
-func (t *thread) put(at, word uint64) {
-	if i := int64(at) - int64(t.top) + int64(len(t.stack)); i >= 0 && i+8 <= int64(len(t.stack)) {
-		le.PutUint64(t.stack[i:], word)
+// untouched is the memory of a stack that was never used.
+var untouched = bytes.Repeat(le.AppendUint64(nil, secret), stackSize/8)
+
+// reach makes the stack's memory reach down to an address.
+func (t *thread) reach(at uint64) {
+	size := len(t.stack)
+	for uint64(size) < t.top-at {
+		size *= 2
 	}
+	if size > len(t.stack) {
+		t.stack = append(slices.Clone(untouched[:size-len(t.stack)]), t.stack...)
+	}
+}
+
+func (t *thread) put(at, word uint64) {
+	t.reach(at)
+	le.PutUint64(t.stack[uint64(len(t.stack))-(t.top-at):], word)
 }
 
 // room reports whether another frame fits, however large it is.
@@ -97,6 +108,7 @@ func (t *thread) enter(r *rand.Rand) {
 		t.sp -= 8
 	}
 	t.sp -= f.frame
+	t.reach(t.sp)
 	t.frames = append(t.frames, next)
 }
 
@@ -127,7 +139,7 @@ type state struct {
 // now returns the state of the thread at one of the places where it can be sampled.
 func (t *thread) now(r *rand.Rand) (s state) {
 	l := t.last()
-	s = state{sp: t.sp, bp: t.bp, bx: t.bx}
+	s = state{sp: t.sp, bp: t.bp, bx: t.bx, chain: make([]uint64, 0, len(t.frames)+1)}
 	at := r.IntN(8)
 	switch {
 	case at == 0 && t.room(): // at the first instruction of a function

@@ -76,7 +76,7 @@ func (w *fileWait) wait(done <-chan struct{}, late *lateness) bool {
 	}
 	w.credit.Left(time.Now())
 	for {
-		left := w.left(late)
+		left := w.allowed(late)
 		if left < leastWait {
 			return false
 		}
@@ -103,9 +103,9 @@ func (w *fileWait) wait(done <-chan struct{}, late *lateness) bool {
 	}
 }
 
-// left is how long a file may be waited for now. What exceeds mostForOne leaves mostCredit to other files; what is left
-// of firstCredit is for rings with room.
-func (w *fileWait) left(late *lateness) time.Duration {
+// allowed is how long a file may be waited for now. What exceeds mostForOne leaves mostCredit to other files; what is
+// left of firstCredit is for rings with room.
+func (w *fileWait) allowed(late *lateness) time.Duration {
 	has := w.credit.Has()
 	switch {
 	case !w.hasRoom():

@@ -43,7 +43,7 @@ type Image struct {
 	debug    debugInfo
 	wanted   *job // reads the piece that was missed; nil if none was
 	late     lateness
-	spared   bool // some of its rules were not looked for, as that takes too long
+	skipped  bool // some of its rules were not looked for, as that takes too long
 
 	rules  rule.Cache
 	ranges rule.Ranges // of rows
@@ -89,7 +89,7 @@ func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 	if im.arch == rule.AMD64 || im.arch == nil {
 		began, ok := im.store.rules.begin()
 		if !ok {
-			im.spares()
+			im.overBudget()
 			return rule.Unreadable
 		}
 		im.refresh()

@@ -39,7 +39,7 @@ func (im *Image) KeptRow(arch *rule.Arch, m *vmas.Mapping, pc uint64) (kind rule
 	}
 	began, ok := im.store.rules.begin()
 	if !ok {
-		im.spares()
+		im.overBudget()
 		return rule.Unreadable, nil
 	}
 	im.refresh()

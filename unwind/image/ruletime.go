@@ -105,8 +105,8 @@ func (t *ruleTime) spent(now time.Time) time.Duration {
 	return t.read.since(&before)
 }
 
-// goOn notes that the thread has done something else since work began.
-func (t *ruleTime) goOn() {
+// resetCPU forgets CPU time that is not to be charged: the thread has done something else since work began.
+func (t *ruleTime) resetCPU() {
 	if t.limited {
 		t.spent(time.Now())
 	}
@@ -153,11 +153,10 @@ func (s *Store) Begin() (began time.Time, ok bool) { return s.rules.begin() }
 // End charges the process whose stack is walked for what was begun.
 func (s *Store) End(began time.Time) { s.rules.end(began) }
 
-// spares notes that a rule of the image is not looked for, as that has taken too long already. The image is
-// reported once.
-func (im *Image) spares() {
-	if !im.spared {
-		im.spared = true
+// overBudget reports once that rules of the image are skipped, as looking for them has taken too long.
+func (im *Image) overBudget() {
+	if !im.skipped {
+		im.skipped = true
 		im.store.Report(im.Path, fmt.Errorf("%s: its tables or code take too long to read: some stacks end there",
 			im.Path))
 	}

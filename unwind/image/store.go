@@ -420,7 +420,7 @@ func (s *Store) awaitWith(w *fileWait, j *job, path string, late *lateness) bool
 	sent := j.sent || s.reader.submit(j)
 	s.reader.prefer(j)
 	came := sent && w.wait(j.done, late)
-	s.rules.goOn() // what the thread did meanwhile, which may be the job itself, is not charged
+	s.rules.resetCPU() // what the thread did meanwhile, which may be the job itself, is not charged
 	switch {
 	case came:
 		return true

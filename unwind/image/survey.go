@@ -77,7 +77,7 @@ func (im *Image) surveyed() *asm.Survey {
 		isSpent := !user.credit.Allows(now)
 		if s.rules.limited && (isSpent || len(user.running) >= surveysAtOnce) {
 			if isSpent {
-				im.spares()
+				im.overBudget()
 			}
 			v.missing = true
 			return nil

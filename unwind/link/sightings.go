@@ -50,7 +50,7 @@ func (l *Log) see(r *region, time uint64, f Wanted) (s sightings) {
 			s.doubtful, s.entered = ahead.doubtful, back.entered+ahead.entered
 			s.weigh()
 		}
-		s.doubtful = s.doubtful || s.left(r, f.SP)
+		s.doubtful = s.doubtful || s.returnedBetween(r, f.SP)
 	}
 	l.sightings = s.all
 	return s
@@ -339,8 +339,8 @@ func (s *search) callerIn(p *piece) (i int, ok bool) {
 	return i, ok && (i < p.len() || p.whole)
 }
 
-// left reports whether a walk in between was in a caller of the frame, and not in the frame any more.
-func (s *sightings) left(r *region, sp uint64) bool {
+// returnedBetween reports whether a walk in between was in a caller of the frame, and not in the frame any more.
+func (s *sightings) returnedBetween(r *region, sp uint64) bool {
 	for i := r.since(s.before.time+1, r.from, len(r.pieces)); i < len(r.pieces); i++ {
 		p := &r.pieces[i]
 		if p.time >= s.after.time {

@@ -47,12 +47,10 @@ func categoryOf(f *profile.Frame) (category, subcategory int) {
 func writeCategories(e *encoder) {
 	e.column("categories", len(categories), func(i int) {
 		c := &categories[i]
-		e.open('{')
-		e.key("name")
-		e.text(c.name)
-		e.key("color")
-		e.text(c.color)
-		e.column("subcategories", len(c.subcategories), func(i int) { e.text(c.subcategories[i]) })
-		e.close('}')
+		e.Open('{')
+		e.Field("name", c.name)
+		e.Field("color", c.color)
+		e.column("subcategories", len(c.subcategories), func(i int) { e.Value(c.subcategories[i]) })
+		e.Close()
 	})
 }

@@ -78,20 +78,20 @@ func Write(to io.Writer, p *profile.Profile, timeline *profile.Timeline, o Optio
 	if err := w.write(); err != nil {
 		return err
 	}
-	if err := w.w.Flush(); err != nil {
+	if err := w.Flush(); err != nil {
 		return err
 	}
 	return compressed.Close()
 }
 
 func (w *writer) write() error {
-	w.open('{')
+	w.Open('{')
 	w.writeMeta()
 	w.tables.writeLibs(w.encoder)
-	w.key("shared")
+	w.Key("shared")
 	w.tables.write(w.encoder)
-	w.key("threads")
-	w.open('[')
+	w.Key("threads")
+	w.Open('[')
 	for i := range w.threads {
 		if err := w.writeThread(int32(i)); err != nil {
 			return err
@@ -100,10 +100,10 @@ func (w *writer) write() error {
 	if w.gaps {
 		w.writeGaps()
 	}
-	w.close(']')
+	w.Close()
 	w.same("pages", 0, "")
 	w.same("counters", 0, "")
-	w.close('}')
+	w.Close()
 	return nil
 }
 
@@ -145,16 +145,15 @@ func (w *writer) meanInterval() uint64 {
 
 func (w *writer) writeMeta() {
 	p := w.p
-	w.key("meta")
-	w.open('{')
-	number := func(name string, v int64) { w.key(name); w.number(v) }
+	w.Key("meta")
+	w.Open('{')
+	number := func(name string, v int64) { w.Field(name, v) }
 	text := func(name, s string) {
 		if s != "" {
-			w.key(name)
-			w.text(s)
+			w.Field(name, s)
 		}
 	}
-	truth := func(name string, v bool) { w.key(name); w.bool(v) }
+	truth := func(name string, v bool) { w.Field(name, v) }
 	number("version", 24) // of the unprocessed format; readers ignore it
 	number("preprocessedProfileVersion", version)
 	number("processType", 0)
@@ -163,16 +162,16 @@ func (w *writer) writeMeta() {
 	if interval == 0 {
 		interval = 1e6 // the format needs one
 	}
-	w.key("interval")
+	w.Key("interval")
 	w.milliseconds(interval)
 	number("profilingStartTime", 0)
-	w.key("profilingEndTime") // the last sample lasts an interval
+	w.Key("profilingEndTime") // the last sample lasts an interval
 	w.milliseconds(w.end + min(interval, math.MaxUint64-w.end))
-	w.key("startTime")
+	w.Key("startTime")
 	if began := p.Began.UnixNano(); !p.Began.IsZero() && began > 0 && uint64(began) > p.First-w.origin {
 		w.milliseconds(uint64(began) - (p.First - w.origin))
 	} else {
-		w.number(0)
+		w.Int(0)
 	}
 	name := w.options.Name
 	if name == "" {
@@ -187,18 +186,18 @@ func (w *writer) writeMeta() {
 	truth("symbolicated", true)
 	truth("usesOnlyOneStackType", true)
 	truth("sourceCodeIsNotOnSearchfox", true)
-	w.key("extensions")
-	w.raw(`{"length":0,"baseURL":[],"id":[],"name":[]}`)
-	w.key("sampleUnits")
-	w.raw(`{"time":"ms","eventDelay":"ms","threadCPUDelta":"ns"}`)
+	w.Key("extensions")
+	w.Raw(`{"length":0,"baseURL":[],"id":[],"name":[]}`)
+	w.Key("sampleUnits")
+	w.Raw(`{"time":"ms","eventDelay":"ms","threadCPUDelta":"ns"}`)
 	writeCategories(w.encoder)
-	w.key("markerSchema")
-	w.raw(markerSchema)
+	w.Key("markerSchema")
+	w.Raw(markerSchema)
 	visible := w.visible()
 	w.column("initialVisibleThreads", len(visible), func(i int) { w.index(visible[i]) })
 	w.column("initialSelectedThreads", min(len(visible), 1), func(i int) { w.index(visible[i]) })
 	w.writeExtra()
-	w.close('}')
+	w.Close()
 }
 
 // writeExtra writes what else is known about the recording: what is missing in it, and how its stacks end.
@@ -211,26 +210,23 @@ func (w *writer) writeExtra() {
 		if len(entries) == 0 {
 			return
 		}
-		w.open('{')
-		w.key("label")
-		w.text(label)
+		w.Open('{')
+		w.Field("label", label)
 		w.column("entries", len(entries), func(i int) {
-			w.open('{')
-			w.key("label")
-			w.text(entries[i].label)
-			w.key("format")
+			w.Open('{')
+			w.Field("label", entries[i].label)
+			w.Key("format")
 			if entries[i].text != "" {
-				w.raw(`"string"`)
-				w.key("value")
-				w.text(entries[i].text)
+				w.Raw(`"string"`)
+				w.Field("value", entries[i].text)
 			} else {
-				w.raw(`"integer"`)
-				w.key("value")
-				w.number(int64(min(entries[i].n, 1<<53)))
+				w.Raw(`"integer"`)
+				w.Key("value")
+				w.Int(int64(min(entries[i].n, 1<<53)))
 			}
-			w.close('}')
+			w.Close()
 		})
-		w.close('}')
+		w.Close()
 	}
 	counts := func(of []entry) (some []entry) {
 		for _, e := range of {
@@ -256,13 +252,13 @@ func (w *writer) writeExtra() {
 	for i, problem := range w.p.Problems {
 		problems = append(problems, entry{label: fmt.Sprint(i + 1), text: problem})
 	}
-	w.key("extra")
-	w.open('[')
+	w.Key("extra")
+	w.Open('[')
 	section("User stacks", stacks)
 	section("Lost", counts([]entry{
 		{label: "Records", n: w.p.LostRecords}, {label: "Samples", n: w.p.LostSamples},
 		{label: "Times throttled", n: w.p.Throttled},
 	}))
 	section("Missing names and frames", problems)
-	w.close(']')
+	w.Close()
 }

@@ -67,7 +67,7 @@ func (w *writer) writeTimes(processBegan, processEnded, began, ended uint64) {
 		{"registerTime", began, false},
 		{"unregisterTime", ended, true},
 	} {
-		w.key(field.name)
+		w.Key(field.name)
 		if field.still && field.at == 0 {
 			w.null()
 			continue

@@ -24,27 +24,26 @@ const markerSchema = `[` +
 
 // writeEvent writes a sample of another event than the main one.
 func (w *writer) writeEvent(e entry) {
-	w.open('{')
-	w.key("type")
-	w.text("Event")
-	w.key("period")
-	w.number(int64(min(e.period, 1<<53)))
+	w.Open('{')
+	w.Field("type", "Event")
+	w.Key("period")
+	w.Int(int64(min(e.period, 1<<53)))
 	w.writeCPU(e.cpu)
 	if e.stack >= 0 {
-		w.key("cause")
-		w.open('{')
-		w.key("time")
+		w.Key("cause")
+		w.Open('{')
+		w.Key("time")
 		w.milliseconds(e.time)
-		w.key("stack")
+		w.Key("stack")
 		w.index(e.stack)
-		w.close('}')
+		w.Close()
 	}
-	w.close('}')
+	w.Close()
 }
 
 func (w *writer) writeCPU(cpu int32) {
 	if cpu >= 0 {
-		w.key("cpu")
+		w.Key("cpu")
 		w.index(cpu)
 	}
 }
@@ -53,18 +52,17 @@ func (w *writer) writeCPU(cpu int32) {
 func (w *writer) writeGaps() {
 	losses := w.p.Losses
 	n := len(losses)
-	w.open('{')
+	w.Open('{')
 	w.describe("gaps", "gaps", "[gaps]", "[gaps]", true)
 	w.writeTimes(0, 0, 0, 0)
 
 	w.table("samples", 0)
-	w.key("weightType")
-	w.text("samples")
+	w.Field("weightType", "samples")
 	w.same("stack", 0, "")
 	w.same("timeDeltas", 0, "")
-	w.key("weight")
+	w.Key("weight")
 	w.null()
-	w.close('}')
+	w.Close()
 
 	w.table("markers", n)
 	w.column("name", n, func(i int) {
@@ -79,18 +77,18 @@ func (w *writer) writeGaps() {
 	w.same("phase", n, instant)
 	w.same("category", n, strconv.Itoa(other))
 	w.column("data", n, func(i int) {
-		w.open('{')
-		w.key("type")
+		w.Open('{')
+		w.Key("type")
 		if losses[i].Count == 0 {
-			w.text("Throttled")
+			w.Value("Throttled")
 		} else {
-			w.text("Lost")
-			w.key("count")
-			w.number(int64(min(losses[i].Count, 1<<53)))
+			w.Value("Lost")
+			w.Key("count")
+			w.Int(int64(min(losses[i].Count, 1<<53)))
 		}
 		w.writeCPU(losses[i].CPU)
-		w.close('}')
+		w.Close()
 	})
-	w.close('}')
-	w.close('}')
+	w.Close()
+	w.Close()
 }

@@ -14,8 +14,7 @@ import (
 type tables struct {
 	p *profile.Profile
 
-	strings  []string
-	interned map[string]int32
+	strings profile.Texts
 
 	libs      []int32  // images that are files, or the kernel's
 	resources []int32  // images that functions lie in
@@ -77,22 +76,14 @@ func beginning(code symbols.Segment) uint64 {
 }
 
 func newTables(p *profile.Profile) *tables {
-	t := &tables{p: p, interned: make(map[string]int32)}
+	t := &tables{p: p}
 	t.addImages()
 	t.addFunctions()
 	t.addStacks()
 	return t
 }
 
-func (t *tables) text(s string) int32 {
-	i, ok := t.interned[s]
-	if !ok {
-		i = int32(len(t.strings))
-		t.strings = append(t.strings, s)
-		t.interned[s] = i
-	}
-	return i
-}
+func (t *tables) text(s string) int32 { return t.strings.Number(s) }
 
 func (t *tables) addImages() {
 	t.lib = make([]int32, len(t.p.Images))
@@ -223,8 +214,8 @@ func (t *tables) check() error {
 		{"libraries of resources", len(t.resources), len(t.libs), func(i int) int32 {
 			return t.lib[t.resources[i]]
 		}, true},
-		{"sources", len(t.sources), len(t.strings), func(i int) int32 { return t.sources[i] }, false},
-		{"names of functions", len(t.funcs), len(t.strings), func(i int) int32 { return t.funcs[i].name }, false},
+		{"sources", len(t.sources), len(t.strings.List), func(i int) int32 { return t.sources[i] }, false},
+		{"names of functions", len(t.funcs), len(t.strings.List), func(i int) int32 { return t.funcs[i].name }, false},
 		{"resources of functions", len(t.funcs), len(t.resources), func(i int) int32 {
 			return t.funcs[i].resource
 		}, true},
@@ -232,7 +223,7 @@ func (t *tables) check() error {
 			return t.funcs[i].source
 		}, true},
 		{"libraries of symbols", len(t.symbols), len(t.libs), func(i int) int32 { return t.symbols[i].lib }, false},
-		{"names of symbols", len(t.symbols), len(t.strings), func(i int) int32 { return t.symbols[i].name }, false},
+		{"names of symbols", len(t.symbols), len(t.strings.List), func(i int) int32 { return t.symbols[i].name }, false},
 		{"frames", len(t.rows), len(t.p.Frames), func(i int) int32 { return t.rows[i].frame }, false},
 		{"functions of frames", len(t.fn), len(t.funcs), func(i int) int32 { return t.fn[i] }, false},
 		{"symbols of frames", len(t.rows), len(t.symbols), func(i int) int32 { return t.rows[i].symbol }, true},
@@ -250,21 +241,20 @@ func (t *tables) check() error {
 func (t *tables) writeLibs(e *encoder) {
 	e.column("libs", len(t.libs), func(i int) {
 		image := &t.p.Images[t.libs[i]]
-		e.open('{')
+		e.Open('{')
 		for _, field := range [][2]string{
 			{"name", image.Name}, {"path", image.Path}, {"debugName", image.Name}, {"debugPath", image.Path},
 			{"breakpadId", breakpadID(image.BuildID)}, {"arch", t.p.Arch},
 		} {
-			e.key(field[0])
-			e.text(field[1])
+			e.Field(field[0], field[1])
 		}
-		e.key("codeId")
+		e.Key("codeId")
 		if image.BuildID == nil {
 			e.null()
 		} else {
-			e.text(hex.EncodeToString(image.BuildID))
+			e.Value(hex.EncodeToString(image.BuildID))
 		}
-		e.close('}')
+		e.Close()
 	})
 }
 
@@ -283,19 +273,19 @@ func breakpadID(buildID []byte) string {
 }
 
 func (t *tables) write(e *encoder) {
-	e.open('{')
+	e.Open('{')
 
 	n := len(t.stack) - 1
 	e.table("stackTable", n)
 	e.column("frame", n, func(i int) { e.index(t.stack[i+1]) })
 	e.column("prefixOffset", n, func(i int) {
 		if parent := int(t.p.Nodes[i+1].Parent); parent > 0 {
-			e.number(int64(i + 1 - parent))
+			e.Int(int64(i + 1 - parent))
 			return
 		}
-		e.number(0)
+		e.Int(0)
 	})
-	e.close('}')
+	e.Close()
 
 	t.writeFrames(e)
 
@@ -304,12 +294,12 @@ func (t *tables) write(e *encoder) {
 	e.column("name", n, func(i int) { e.index(t.funcs[i].name) })
 	e.same("isJS", n, "false")
 	e.same("relevantForJS", n, "false")
-	e.column("resource", n, func(i int) { e.number(int64(t.funcs[i].resource)) })
+	e.column("resource", n, func(i int) { e.Int(int64(t.funcs[i].resource)) })
 	e.column("source", n, func(i int) { e.index(t.funcs[i].source) })
 	e.same("lineNumber", n, "null")
 	e.same("columnNumber", n, "null")
 	e.same("originalLocation", n, "null")
-	e.close('}')
+	e.Close()
 
 	n = len(t.resources)
 	e.table("resourceTable", n)
@@ -317,15 +307,15 @@ func (t *tables) write(e *encoder) {
 	e.column("name", n, func(i int) { e.index(t.text(t.p.Images[t.resources[i]].Name)) })
 	e.same("host", n, "null")
 	e.same("type", n, "1") // library
-	e.close('}')
+	e.Close()
 
 	n = len(t.symbols)
 	e.table("nativeSymbols", n)
 	e.column("libIndex", n, func(i int) { e.index(t.symbols[i].lib) })
-	e.column("address", n, func(i int) { e.number(t.symbols[i].addr) })
+	e.column("address", n, func(i int) { e.Int(t.symbols[i].addr) })
 	e.column("name", n, func(i int) { e.index(t.symbols[i].name) })
 	e.same("functionSize", n, "null")
-	e.close('}')
+	e.Close()
 
 	n = len(t.sources)
 	e.table("sources", n)
@@ -335,16 +325,16 @@ func (t *tables) write(e *encoder) {
 	e.same("startColumn", n, "1")
 	e.same("sourceMapURL", n, "null")
 	e.same("content", n, "null")
-	e.close('}')
+	e.Close()
 
 	e.table("sourceLocationTable", 0)
 	e.same("source", 0, "")
 	e.same("line", 0, "")
 	e.same("column", 0, "")
-	e.close('}')
+	e.Close()
 
-	e.column("stringArray", len(t.strings), func(i int) { e.text(t.strings[i]) })
-	e.close('}')
+	e.column("stringArray", len(t.strings.List), func(i int) { e.Value(t.strings.List[i]) })
+	e.Close()
 }
 
 func (t *tables) writeFrames(e *encoder) {
@@ -352,16 +342,16 @@ func (t *tables) writeFrames(e *encoder) {
 	at := func(i int) *profile.Frame { return &t.p.Frames[t.rows[i].frame] }
 	e.table("frameTable", n)
 	e.column("address", n, func(i int) {
-		e.number(t.address(at(i).Image, at(i).PC))
+		e.Int(t.address(at(i).Image, at(i).PC))
 	})
-	e.column("inlineDepth", n, func(i int) { e.number(int64(min(t.rows[i].depth, 255))) }) // readers keep a byte
+	e.column("inlineDepth", n, func(i int) { e.Int(int64(min(t.rows[i].depth, 255))) }) // readers keep a byte
 	e.column("category", n, func(i int) {
 		category, _ := categoryOf(at(i))
-		e.number(int64(category))
+		e.Int(int64(category))
 	})
 	e.column("subcategory", n, func(i int) {
 		_, subcategory := categoryOf(at(i))
-		e.number(int64(subcategory))
+		e.Int(int64(subcategory))
 	})
 	e.column("func", n, func(i int) { e.index(t.fn[t.rows[i].frame]) })
 	e.column("nativeSymbol", n, func(i int) { e.index(t.rows[i].symbol) })
@@ -371,18 +361,10 @@ func (t *tables) writeFrames(e *encoder) {
 			e.null()
 			return
 		}
-		e.number(int64(v))
+		e.Int(int64(v))
 	}
 	e.column("line", n, func(i int) { line(i, at(i).Line) })
 	e.column("column", n, func(i int) { line(i, at(i).Column) })
 	e.same("originalLocation", n, "null")
-	e.close('}')
-}
-
-// table begins a table.
-func (e *encoder) table(name string, n int) {
-	e.key(name)
-	e.open('{')
-	e.key("length")
-	e.number(int64(n))
+	e.Close()
 }

@@ -145,7 +145,7 @@ func ignore(entry) {}
 // writeThread writes a thread. It reads the samples once for each column.
 func (w *writer) writeThread(i int32) error {
 	t, of := &w.threads[i], &w.p.Threads[i]
-	w.open('{')
+	w.Open('{')
 	w.describe(t.tid, strconv.FormatUint(uint64(of.PID), 10), of.Comm, t.process, t.leads)
 	w.writeLife(of)
 
@@ -154,8 +154,8 @@ func (w *writer) writeThread(i int32) error {
 		if err != nil {
 			return
 		}
-		w.key(name)
-		w.open('[')
+		w.Key(name)
+		w.Open('[')
 		rows := 0
 		count := func(e entry) { rows++; value(e) }
 		if markers {
@@ -166,12 +166,11 @@ func (w *writer) writeThread(i int32) error {
 		if err == nil && rows != n {
 			err = fmt.Errorf("thread %d: %d samples where %d were", i, rows, n)
 		}
-		w.close(']')
+		w.Close()
 	}
 
 	w.table("samples", t.rows)
-	w.key("weightType")
-	w.text("samples")
+	w.Field("weightType", "samples")
 	column("stack", t.rows, false, func(e entry) { w.index(e.stack) })
 	var last uint64
 	column("timeDeltas", t.rows, false, func(e entry) {
@@ -179,21 +178,21 @@ func (w *writer) writeThread(i int32) error {
 		last = e.time
 	})
 	if uint64(t.rows) == t.samples {
-		w.key("weight")
+		w.Key("weight")
 		w.null() // 1 each
 	} else {
 		column("weight", t.rows, false, func(e entry) {
 			if e.gap {
-				w.number(0)
+				w.Int(0)
 				return
 			}
-			w.number(1)
+			w.Int(1)
 		})
 	}
 	if t.samples > 0 && w.p.Events[w.main].Clock {
-		column("threadCPUDelta", t.rows, false, func(e entry) { w.number(int64(min(e.period, 1<<53))) })
+		column("threadCPUDelta", t.rows, false, func(e entry) { w.Int(int64(min(e.period, 1<<53))) })
 	}
-	w.close('}')
+	w.Close()
 
 	w.table("markers", t.markers)
 	column("name", t.markers, true, func(e entry) { w.index(w.events[e.event]) })
@@ -202,8 +201,8 @@ func (w *writer) writeThread(i int32) error {
 	w.same("phase", t.markers, instant)
 	w.same("category", t.markers, strconv.Itoa(other))
 	column("data", t.markers, true, w.writeEvent)
-	w.close('}')
-	w.close('}')
+	w.Close()
+	w.Close()
 	return err
 }
 
@@ -211,12 +210,9 @@ func (w *writer) writeThread(i int32) error {
 func (w *writer) describe(tid, pid, name, process string, leads bool) {
 	for _, field := range [][2]string{{"name", name}, {"processName", process}, {"processType", "default"},
 		{"pid", pid}, {"tid", tid}} {
-		w.key(field[0])
-		w.text(field[1])
+		w.Field(field[0], field[1])
 	}
-	w.key("isMainThread")
-	w.bool(leads)
+	w.Field("isMainThread", leads)
 	w.same("pausedRanges", 0, "")
-	w.key("showMarkersInTimeline")
-	w.bool(true)
+	w.Field("showMarkersInTimeline", true)
 }

@@ -25,7 +25,7 @@ var (
 )
 
 var differencePage = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("difference").Parse(differenceHTML))
+	return Page(differenceHTML, nil)
 })
 
 // Difference is what the page of two recordings is.
@@ -83,15 +83,12 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 			names = append(names, human.Printable(u.String()))
 		}
 	}
-	style := Style() + differenceCSS
-	script := Script() + threadsJS + stripJS + pageJS + statisticsJS + differenceJS + "start(DifferencePage);\n"
+	values := Head(o.Title, Style()+differenceCSS,
+		Script()+StripScript()+pageJS+statisticsJS+differenceJS+"start(DifferencePage);\n")
+	values["Pairs"], values["Sides"], values["Names"] = pairs, sides, names
+	values["Amounts"], values["Data"] = o.Amounts, data
 	out := bufio.NewWriter(w)
-	if err := differencePage().Execute(out, map[string]any{
-		"Title": human.Printable(o.Title),
-		"Style": template.CSS(style), "StyleHash": Hash(style),
-		"Script": template.JS(script), "ScriptHash": Hash(script),
-		"Legend": Legend(), "Pairs": pairs, "Sides": sides, "Names": names, "Amounts": o.Amounts, "Data": data,
-	}); err != nil {
+	if err := differencePage().Execute(out, values); err != nil {
 		return err
 	}
 	return out.Flush()

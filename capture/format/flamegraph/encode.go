@@ -9,6 +9,7 @@ import (
 	"html/template"
 
 	"unspool/capture/output/human"
+	"unspool/capture/profile"
 )
 
 // header is the JSON at the beginning of the page's data.
@@ -71,16 +72,16 @@ func encode(g *graph, s *steps) (template.HTML, error) {
 			body = binary.AppendUvarint(body, v)
 		}
 	}
-	names, files := indexer{}, indexer{}
+	var names, files profile.Texts
 	for i := range g.functions {
 		f := &g.functions[i]
 		file := uint64(0)
 		if g.files[i] != "" {
-			file = 1 + files.index(g.files[i])
+			file = 1 + uint64(files.Number(g.files[i]))
 		}
-		put(names.index(f.name), uint64(f.image), uint64(g.colour(f)|g.shade(f)<<4), file)
+		put(uint64(names.Number(f.name)), uint64(f.image), uint64(g.colour(f)|g.shade(f)<<4), file)
 	}
-	h.Names, h.Files = names.list, files.list
+	h.Names, h.Files = printable(names.List), printable(files.List)
 	depth := int32(0)
 	for _, n := range g.nodes[1:] {
 		put(uint64(depth+1-n.depth), uint64(n.function), uint64(n.line))
@@ -131,21 +132,11 @@ func (s *steps) encode(b []byte) []byte {
 	return b
 }
 
-// indexer numbers strings.
-type indexer struct {
-	list []string
-	at   map[string]uint64
-}
-
-func (x *indexer) index(s string) uint64 {
-	i, ok := x.at[s]
-	if !ok {
-		if x.at == nil {
-			x.at = make(map[string]uint64)
-		}
-		i = uint64(len(x.list))
-		x.at[s] = i
-		x.list = append(x.list, human.Printable(s))
+// printable are texts as they are shown.
+func printable(texts []string) []string {
+	var shown []string
+	for _, s := range texts {
+		shown = append(shown, human.Printable(s))
 	}
-	return i
+	return shown
 }

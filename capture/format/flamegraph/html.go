@@ -5,8 +5,6 @@ import (
 	_ "embed"
 	"html/template"
 	"sync"
-
-	"unspool/capture/output/human"
 )
 
 var (
@@ -30,26 +28,16 @@ var (
 
 // page is parsed when one is written, and not whenever the program starts.
 var page = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page").Parse(pageHTML))
+	return Page(pageHTML, nil)
 })
 
-// writeHTML writes the page. Names of the recorded system are escaped by the template, or in base64; the
-// page runs only scripts whose hash it has, and fetches nothing.
+// writeHTML writes the page. Names of the recorded system are escaped by the template, or in base64.
 func writeHTML(w *bufio.Writer, g *graph, s *steps, o Options) error {
 	data, err := encode(g, s)
 	if err != nil {
 		return err
 	}
-	style, script := Style(), Script()+threadsJS+stripJS+pageJS+"start(Page);\n"
-	return page().Execute(w, map[string]any{
-		"Title":      human.Printable(o.Title),
-		"Origin":     origin(g.p),
-		"Style":      template.CSS(style),
-		"StyleHash":  Hash(style),
-		"Script":     template.JS(script),
-		"ScriptHash": Hash(script),
-		"Legend":     Legend(),
-		"Facts":      summary(g.p),
-		"Data":       data,
-	})
+	values := Head(o.Title, Style(), Script()+StripScript()+pageJS+"start(Page);\n")
+	values["Origin"], values["Facts"], values["Data"] = origin(g.p), summary(g.p), data
+	return page().Execute(w, values)
 }

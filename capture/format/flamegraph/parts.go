@@ -2,10 +2,12 @@ package flamegraph
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
 
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
 
@@ -75,8 +77,28 @@ func Legend() (rows []LegendRow) {
 	return rows
 }
 
-// Hash is how a Content-Security-Policy names a script or a style.
-func Hash(text string) string {
+//go:embed page/skeleton.html
+var skeletonHTML string
+
+// Page is the template of a page with graphs. Its text may use what skeleton.html defines, with the values of Head, and
+// has to define "keys", the rows of its own in the table of keys.
+func Page(text string, funcs template.FuncMap) *template.Template {
+	page := template.Must(template.New("page").Funcs(funcs).Parse(skeletonHTML))
+	return template.Must(page.Parse(text))
+}
+
+// Head returns the values that are in every page. It runs only the script, whose hash it has, and fetches nothing.
+func Head(title, style, script string) map[string]any {
+	return map[string]any{
+		"Title": human.Printable(title),
+		"Style": template.CSS(style), "StyleHash": hash(style),
+		"Script": template.JS(script), "ScriptHash": hash(script),
+		"Legend": Legend(),
+	}
+}
+
+// hash is how a Content-Security-Policy names a script or a style.
+func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }

@@ -191,6 +191,31 @@ func TestStripInABrowser(t *testing.T) {
 	}
 }
 
+// TestStripNamesTheProgramsOfTheRange has twenty programs one after the other, the later the fewer samples they have.
+func TestStripNamesTheProgramsOfTheRange(t *testing.T) {
+	const programs = 20
+	p := build()
+	p.Threads, p.Samples = nil, nil
+	for i := range programs {
+		name := string(rune('a' + i))
+		p.Threads = append(p.Threads, profile.Thread{PID: uint32(i + 1), TID: uint32(i + 1), Comm: name, Program: name})
+		p.Samples = append(p.Samples, profile.Sample{Node: 1, Thread: int32(i), Count: uint64(programs*10 - i)})
+	}
+	line := timeline(t, p, func(of profile.Thread, n int) time.Duration {
+		return time.Duration(of.PID-1)*time.Second + time.Duration(n)*4*time.Millisecond
+	})
+	page := open(t, p, Options{Timeline: line})
+	page.text(".strip .programs", "a5.25 %b5.22 %c5.20 %d5.17 %e5.14 %f5.12 %g5.09 %13 others63.8 %")
+	strip := browser.Eval[[]float64](page.Page, `(() => {
+		const b = document.querySelector('#strip canvas').getBoundingClientRect();
+		return [b.left, b.top, b.width];
+	})()`)
+	// The last two, and a part of the one before, whose samples are over by then.
+	length := p.Duration.Seconds()
+	page.Drag(strip[0]+17.9/length*strip[2], strip[1]+20, strip[0]+strip[2], strip[1]+25)
+	page.text(".strip .programs", "s50.1 %t49.9 %a0 %b0 %c0 %d0 %e0 %")
+}
+
 // What is not shown, or not in full, is told.
 func TestCoarseTimeInABrowser(t *testing.T) {
 	page := open(t, example(), Options{})

@@ -28,15 +28,15 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if err != nil {
 		return err
 	}
-	words := newVocabulary()
+	words := &vocabulary{}
 	now := make([]int32, len(p.Frames))
 	for i := range p.Frames {
-		now[i] = words.add(label(&p.Frames[i], o.Plain))
+		now[i] = words.Number(label(&p.Frames[i], o.Plain))
 	}
 	p = p.Regroup(nil, now) // now the frame of a node is an index of words
 	comms := make([]int32, len(p.Threads))
 	for i, name := range threadNames(p.Threads) {
-		comms[i] = words.add(firstWord(name))
+		comms[i] = words.Number(firstWord(name))
 	}
 	words.sort()
 
@@ -79,11 +79,11 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 		}
 		for i, word := range slices.Backward(path) {
 			if i == len(path)-1 {
-				out.WriteString(firstWord(words.texts[word]))
+				out.WriteString(firstWord(words.List[word]))
 				continue
 			}
 			out.WriteByte(';')
-			out.WriteString(words.texts[word])
+			out.WriteString(words.List[word])
 		}
 		out.WriteByte(' ')
 		out.Write(strconv.AppendUint(out.AvailableBuffer(), l.count, 10))

@@ -11,23 +11,10 @@ import (
 // order, one at the end of a line and one before a semicolon: "main" is before "main (2)", and that is before
 // "main;", as a space is before a semicolon.
 type vocabulary struct {
-	texts []string
-	index map[string]int32
+	profile.Texts
 
 	leaf  []int32 // by text: its place as the end of a stack
 	inner []int32 // by text: its place with a semicolon behind it
-}
-
-func newVocabulary() *vocabulary { return &vocabulary{index: make(map[string]int32)} }
-
-func (v *vocabulary) add(text string) int32 {
-	i, ok := v.index[text]
-	if !ok {
-		i = int32(len(v.texts))
-		v.texts = append(v.texts, text)
-		v.index[text] = i
-	}
-	return i
 }
 
 // sort finds the places of the texts.
@@ -36,9 +23,9 @@ func (v *vocabulary) sort() {
 		text  string
 		place *int32
 	}
-	v.leaf, v.inner = make([]int32, len(v.texts)), make([]int32, len(v.texts))
-	keys := make([]key, 0, 2*len(v.texts))
-	for i, text := range v.texts {
+	v.leaf, v.inner = make([]int32, len(v.List)), make([]int32, len(v.List))
+	keys := make([]key, 0, 2*len(v.List))
+	for i, text := range v.List {
 		keys = append(keys, key{text, &v.leaf[i]}, key{text + ";", &v.inner[i]})
 	}
 	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.text, b.text) })

@@ -39,22 +39,26 @@ func Write(w io.Writer, p *profile.Profile, o Options) error {
 	}
 
 	out := newWriter(w, p.Nodes)
-	out.text(`{"$schema":"https://www.speedscope.app/file-format-schema.json","exporter":"unspool","name":`)
-	out.quote(cmp.Or(o.Name, strings.Join(p.Command, " "), "unspool"))
-	out.text(`,"activeProfileIndex":0,"shared":{"frames":[`)
-	for i, f := range frames {
-		if i > 0 {
-			out.text(",")
-		}
+	out.Open('{')
+	out.Field("$schema", "https://www.speedscope.app/file-format-schema.json")
+	out.Field("exporter", "unspool")
+	out.Field("name", cmp.Or(o.Name, strings.Join(p.Command, " "), "unspool"))
+	out.Field("activeProfileIndex", 0)
+	out.Key("shared")
+	out.Open('{')
+	out.Key("frames")
+	out.OpenLines('[')
+	for _, f := range frames {
 		out.place(f)
 	}
-	out.text("\n]},\"profiles\":[")
-	for i, part := range divide(p, samples, o.Threads) {
-		if i > 0 {
-			out.text(",")
-		}
+	out.Close()
+	out.Close()
+	out.Key("profiles")
+	out.OpenLines('[')
+	for _, part := range divide(p, samples, o.Threads) {
 		out.part(part)
 	}
-	out.text("\n]}\n")
-	return out.w.Flush()
+	out.Close()
+	out.Close()
+	return out.Flush()
 }

@@ -1,61 +1,37 @@
 package speedscope
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"io"
 	"slices"
-	"strconv"
 
-	"unspool/capture/output/human"
+	"unspool/capture/output/jsontext"
 	"unspool/capture/profile"
 )
 
-// writer writes JSON piece by piece. Errors stay in w until it is flushed.
+// writer writes frames, and stacks of them, each on a line of its own.
 type writer struct {
-	w     *bufio.Writer
+	*jsontext.Writer
 	nodes []profile.Node
-
-	quoted  bytes.Buffer
-	encoder *json.Encoder // to quoted
-	path    []int32
+	path  []int32
 }
 
 func newWriter(w io.Writer, nodes []profile.Node) *writer {
-	out := &writer{w: bufio.NewWriter(human.JSON(w)), nodes: nodes}
-	out.encoder = json.NewEncoder(&out.quoted)
-	out.encoder.SetEscapeHTML(false) // this is no HTML, and C++ has many angle brackets
-	return out
-}
-
-func (out *writer) text(s string) { out.w.WriteString(s) }
-
-func (out *writer) number(n uint64) { out.w.Write(strconv.AppendUint(out.w.AvailableBuffer(), n, 10)) }
-
-// quote writes a string. Bytes that are not UTF-8 become U+FFFD.
-func (out *writer) quote(s string) {
-	out.quoted.Reset()
-	out.encoder.Encode(s) // a string and a buffer: it cannot fail
-	out.w.Write(bytes.TrimSuffix(out.quoted.Bytes(), []byte("\n")))
+	return &writer{jsontext.New(w), nodes, nil}
 }
 
 func (out *writer) place(at place) {
-	out.text("\n{\"name\":")
-	out.quote(at.name)
+	out.Open('{')
+	out.Field("name", at.name)
 	if at.file != "" {
-		out.text(`,"file":`)
-		out.quote(at.file)
+		out.Field("file", at.file)
 	}
 	if at.line > 0 {
-		out.text(`,"line":`)
-		out.number(uint64(at.line))
+		out.Field("line", at.line)
 	}
 	if at.column > 0 {
-		out.text(`,"col":`)
-		out.number(uint64(at.column))
+		out.Field("col", at.column)
 	}
-	out.text("}")
+	out.Close()
 }
 
 // part writes a profile.
@@ -64,36 +40,31 @@ func (out *writer) part(p part) {
 	for _, s := range p.samples {
 		total += s.count
 	}
-	out.text("\n{\"type\":\"sampled\",\"name\":")
-	out.quote(p.name)
-	out.text(`,"unit":"none","startValue":0,"endValue":`)
-	out.number(total)
-	out.text(`,"samples":[`)
-	p.each(func(i int, node int32, _ uint64) {
-		if i > 0 {
-			out.text(",")
-		}
-		out.stack(node)
-	})
-	out.text("\n],\"weights\":[")
-	p.each(func(i int, _ int32, count uint64) {
-		if i > 0 {
-			out.text(",")
-		}
-		out.number(count)
-	})
-	out.text("]}")
+	out.Open('{')
+	out.Field("type", "sampled")
+	out.Field("name", p.name)
+	out.Field("unit", "none")
+	out.Field("startValue", 0)
+	out.Field("endValue", total)
+	out.Key("samples")
+	out.OpenLines('[')
+	p.each(func(node int32, _ uint64) { out.stack(node) })
+	out.Close()
+	out.Key("weights")
+	out.Open('[')
+	p.each(func(_ int32, count uint64) { out.Uint(count) })
+	out.Close()
+	out.Close()
 }
 
 // each calls fn with the stacks of a profile and their weights.
-func (p part) each(fn func(i int, node int32, count uint64)) {
-	n := 0
-	for i := 0; i < len(p.samples); n++ {
+func (p part) each(fn func(node int32, count uint64)) {
+	for i := 0; i < len(p.samples); {
 		node, count := p.samples[i].node, uint64(0)
 		for ; i < len(p.samples) && p.samples[i].node == node; i++ {
 			count += p.samples[i].count
 		}
-		fn(n, node, count)
+		fn(node, count)
 	}
 }
 
@@ -103,12 +74,9 @@ func (out *writer) stack(node int32) {
 	for ; node > 0; node = out.nodes[node].Parent {
 		out.path = append(out.path, out.nodes[node].Frame)
 	}
-	out.text("\n[")
-	for i, frame := range slices.Backward(out.path) {
-		out.number(uint64(frame))
-		if i > 0 {
-			out.text(",")
-		}
+	out.Open('[')
+	for _, frame := range slices.Backward(out.path) {
+		out.Int(int64(frame))
 	}
-	out.text("]")
+	out.Close()
 }

@@ -82,23 +82,6 @@ func clean(s string, instead rune) string {
 	}, s)
 }
 
-// Columns is how many columns s takes.
-func Columns(s string) int { return utf8.RuneCountInString(s) }
-
-// Shorten cuts the middle out of s when it is wider than n columns: the beginning and the end of a C++ name
-// say most.
-func Shorten(s string, n int) string {
-	if Columns(s) <= n {
-		return s
-	}
-	if n <= 1 {
-		return strings.Repeat("…", max(n, 0))
-	}
-	r := []rune(s)
-	head := (n - 1) * 3 / 5
-	return string(r[:head]) + "…" + string(r[len(r)-(n-1-head):])
-}
-
 // Wrap breaks s at spaces into lines of n columns at most, where its words allow that. A command between backticks is
 // one word, so that it can be copied into a shell.
 func Wrap(s string, n int) []string {

@@ -56,16 +56,13 @@ func programs(p *profile.Profile) map[string]uint64 {
 
 // onStacks counts the samples whose stacks have a file, by the file's name.
 func onStacks(p *profile.Profile) map[string]uint64 {
-	files := make(map[string]int32) // numbers of names
+	var files profile.Texts // names
 	of := make([]int32, len(p.Images))
 	for i, im := range p.Images {
-		if _, ok := files[im.Name]; !ok {
-			files[im.Name] = int32(len(files))
-		}
-		of[i] = files[im.Name]
+		of[i] = files.Number(im.Name)
 	}
-	count := make([]uint64, len(files))
-	seen := make([]int, len(files)) // the last sample that was counted, plus one
+	count := make([]uint64, len(files.List))
+	seen := make([]int, len(files.List)) // the last sample that was counted, plus one
 	for i, s := range p.Samples {
 		for n := s.Node; n > 0; n = p.Nodes[n].Parent {
 			f := &p.Frames[p.Nodes[n].Frame]
@@ -78,7 +75,7 @@ func onStacks(p *profile.Profile) map[string]uint64 {
 		}
 	}
 	by := make(map[string]uint64)
-	for name, at := range files {
+	for at, name := range files.List {
 		by[name] = count[at]
 	}
 	return by

@@ -78,7 +78,7 @@ func (c *cache) add(s *sampled) {
 	case err == errNotCode, err == errHere:
 	case err == nil:
 		c.report.Files++
-	case errors.As(err, new(left)):
+	case errors.As(err, new(omitted)):
 		c.report.leave(s.name, err.Error())
 	default:
 		c.report.Failed = true
@@ -90,10 +90,10 @@ func (c *cache) add(s *sampled) {
 	}
 }
 
-// A left is a reason why a file is left out.
-type left string
+// omitted is a reason why a file is left out.
+type omitted string
 
-func (l left) Error() string { return string(l) }
+func (o omitted) Error() string { return string(o) }
 
 // errNotCode is about a file that has no names.
 var errNotCode = errors.New("not an ELF file")
@@ -113,9 +113,9 @@ func (c *cache) keep(s *sampled) error {
 	found, err := elf.ReadBuildID(s)
 	switch {
 	case err != nil || len(found) == 0 || len(s.id) == 0:
-		return left("without a build ID")
+		return omitted("without a build ID")
 	case !bytes.Equal(found, s.id):
-		return left("written to since it was recorded")
+		return omitted("written to since it was recorded")
 	}
 	if s.hasTwinHere(found) {
 		return errHere
@@ -128,11 +128,11 @@ func (c *cache) keep(s *sampled) error {
 	}
 	switch {
 	case s.at.Size > mostOfFile:
-		return left(fmt.Sprintf("larger than %d MiB", mostOfFile>>20))
+		return omitted(fmt.Sprintf("larger than %d MiB", mostOfFile>>20))
 	case c.report.Files >= mostFiles:
-		return left(fmt.Sprintf("more than %d", mostFiles))
+		return omitted(fmt.Sprintf("more than %d", mostFiles))
 	case c.report.Bytes+s.at.Size > Most:
-		return left(fmt.Sprintf("beyond %d MiB in all", Most>>20))
+		return omitted(fmt.Sprintf("beyond %d MiB in all", Most>>20))
 	}
 	return c.write(s, found, id)
 }
@@ -216,7 +216,7 @@ func (s *sampled) copyTo(to *output.File, found []byte) error {
 	}
 	copied, err := elf.ReadBuildID(to)
 	if n != s.at.Size || now.Size != s.at.Size || now.Mtim != s.at.Mtim || err != nil || !bytes.Equal(copied, found) {
-		return left("written to since it was recorded")
+		return omitted("written to since it was recorded")
 	}
 	return nil
 }

@@ -82,12 +82,12 @@ func TestLimits(t *testing.T) {
 			cache.add(s)
 			elves, _ := filepath.Glob(cache.path + "/usr/bin/program/*/*")
 			if c.why == "" {
-				if cache.report.Files != before+1 || len(elves) != 1 || len(cache.report.Left) > 0 {
+				if cache.report.Files != before+1 || len(elves) != 1 || len(cache.report.Omitted) > 0 {
 					t.Errorf("%+v, %q", cache.report, elves)
 				}
 				return
 			}
-			if left := cache.report.Left; len(left) != 1 || left[0] != (Left{1, c.why, "program"}) || len(elves) > 0 {
+			if left := cache.report.Omitted; len(left) != 1 || left[0] != (Omission{1, c.why, "program"}) || len(elves) > 0 {
 				t.Errorf("%+v, want %q; %q", left, c.why, elves)
 			}
 		})

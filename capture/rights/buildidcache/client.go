@@ -153,7 +153,7 @@ func (c *Client) Finish() (r Report, err error) {
 	case err != nil:
 		return r, fmt.Errorf("the process that writes to the build-ID cache has ended: %w", err)
 	case c.late > 0:
-		r.Left = append(r.Left, Left{Files: c.late, Why: "for which there was no time"})
+		r.Omitted = append(r.Omitted, Omission{Files: c.late, Why: "for which there was no time"})
 	}
 	return r, nil
 }

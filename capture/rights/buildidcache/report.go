@@ -10,15 +10,15 @@ import (
 
 // A Report says what has become of the files that are not at their paths any more.
 type Report struct {
-	Folder string // the cache
-	Files  int    // that it has now
-	Bytes  int64  // of these, what was written
-	Left   []Left // out
-	Failed bool   // some of these, as they could not be written
+	Folder  string // the cache
+	Files   int    // that it has now
+	Bytes   int64  // of these, what was written
+	Omitted []Omission
+	Failed  bool // some of these, as they could not be written
 }
 
-// Left is what was left out for one reason.
-type Left struct {
+// Omission is the files that were left out for one reason.
+type Omission struct {
 	Files int
 	Why   string // "that you may not read"
 	First string // the name of one of them
@@ -29,18 +29,18 @@ const mostReasons = 8
 
 // leave notes a file that is left out.
 func (r *Report) leave(name, why string) {
-	for i := range r.Left {
-		if r.Left[i].Why == why || i == mostReasons-1 {
-			r.Left[i].Files++
+	for i := range r.Omitted {
+		if r.Omitted[i].Why == why || i == mostReasons-1 {
+			r.Omitted[i].Files++
 			return
 		}
 	}
-	r.Left = append(r.Left, Left{1, why, filepath.Base(strings.TrimSuffix(name, gone))})
+	r.Omitted = append(r.Omitted, Omission{1, why, filepath.Base(strings.TrimSuffix(name, gone))})
 }
 
 // String is a line for the user, "" if there is nothing to tell.
 func (r *Report) String() string {
-	if r.Files == 0 && len(r.Left) == 0 {
+	if r.Files == 0 && len(r.Omitted) == 0 {
 		return ""
 	}
 	text := "files that are gone or of another root: "
@@ -51,7 +51,7 @@ func (r *Report) String() string {
 		}
 		text += fmt.Sprintf("%s kept in %s for the names (%s)", human.Number(uint64(r.Files)), r.Folder, written)
 	}
-	for i, l := range r.Left {
+	for i, l := range r.Omitted {
 		switch {
 		case i > 0:
 			text += ", "

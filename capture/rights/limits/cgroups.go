@@ -69,7 +69,7 @@ func (l *line) fewestTasks() (limit, used uint64) {
 		most, ok := scratch.number.number(&folder, "/pids.max")
 		if ok {
 			current, _ := scratch.number.number(&folder, "/pids.current")
-			if left(most, current) < left(limit, used) {
+			if remaining(most, current) < remaining(limit, used) {
 				limit, used = most, current
 				*l = line{}
 				l.add("the number of processes and threads is limited to ").number(most)
@@ -81,8 +81,8 @@ func (l *line) fewestTasks() (limit, used uint64) {
 	return limit, used
 }
 
-// left is how many more there can be.
-func left(limit, used uint64) uint64 { return limit - min(used, limit) }
+// remaining is how many more there can be.
+func remaining(limit, used uint64) uint64 { return limit - min(used, limit) }
 
 // The cgroups of this process, what parts the fields of that file, and the name of the controller.
 var ownCgroups, newline, colon, pids = []byte("/proc/self/cgroup\x00"), []byte("\n"), []byte(":"), []byte("pids")

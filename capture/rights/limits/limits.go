@@ -46,7 +46,7 @@ func Check() error {
 			return errors.New(said.String())
 		}
 	}
-	if limit, used := said.leastRoom(); left(limit, used) < leastTasks() {
+	if limit, used := said.leastRoom(); remaining(limit, used) < leastTasks() {
 		said.tasksNeeded(used)
 		return errors.New(said.String())
 	}
@@ -66,7 +66,7 @@ func Tasks() string {
 func (l *line) leastRoom() (limit, used uint64) {
 	limit, used = l.fewestTasks()
 	if n := ofUser.limit(); n < mostCounted && os.Getuid() != 0 {
-		if tasks := tasksOfUser(); left(n, tasks) < left(limit, used) {
+		if tasks := tasksOfUser(); remaining(n, tasks) < remaining(limit, used) {
 			limit, used, *l = n, tasks, line{}
 			l.limited(&ofUser, n)
 		}
@@ -126,8 +126,11 @@ func tasksOfUser() (n uint64) {
 		}
 		var st unix.Stat_t
 		if unix.Stat("/proc/"+e.Name()+"/task", &st) == nil && int(st.Uid) == uid {
-			n += st.Nlink - 2 // the folders of its threads
+			n += wide(st.Nlink) - 2 // the folders of its threads
 		}
 	}
 	return n
 }
+
+// wide is a number of links, which has 32 bits on some architectures.
+func wide[N uint32 | uint64](n N) uint64 { return uint64(n) }

@@ -92,7 +92,7 @@ func endForTasks() {
 	limit, used := said.fewestTasks()
 	dying.add("unspool: ")
 	switch ofThisUser := ofUser.limit(); {
-	case left(limit, used) <= few:
+	case remaining(limit, used) <= few:
 		dying.bytes(said.text[:said.n])
 		dying.tasksNeeded(used)
 	case ofThisUser != unix.RLIM_INFINITY:

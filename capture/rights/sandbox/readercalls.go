@@ -1,6 +1,10 @@
 package sandbox
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // readerCalls are the calls of a process that reads recordings, besides those of the runtime. No call changes
 // the mode, owner, times or attributes of files, which Landlock does not cover.
@@ -37,13 +41,11 @@ var refusedCalls = []uintptr{
 	unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT, unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT,
 	unix.SYS_SYSLOG, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME,
 	unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
-	unix.SYS_VHANGUP, unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT,
-	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SEMGET, unix.SYS_MSGGET, unix.SYS_MQ_OPEN,
-	unix.SYS_CHMOD, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2,
-	unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
+	unix.SYS_VHANGUP, unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SEMGET, unix.SYS_MSGGET, unix.SYS_MQ_OPEN,
+	unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT,
 	unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR,
 	unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
-	unix.SYS_UTIME, unix.SYS_UTIMES, unix.SYS_FUTIMESAT, unix.SYS_UTIMENSAT, unix.SYS_TRUNCATE,
+	unix.SYS_UTIMENSAT, unix.SYS_TRUNCATE,
 	unix.SYS_SOCKETPAIR, unix.SYS_BIND, unix.SYS_LISTEN,
 	unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETREUID, unix.SYS_SETREGID, unix.SYS_SETFSUID,
 	unix.SYS_SETFSGID,
@@ -75,10 +77,11 @@ func (r *Reading) filter(pid int) []unix.SockFilter {
 
 // refused are the calls that a process may not make that runs programs.
 func (r *Reading) refused() []uintptr {
+	refused := slices.Concat(refusedCalls, oldRefusedCalls)
 	if r.Fetches {
-		return refusedCalls
+		return refused
 	}
-	return append([]uintptr{unix.SYS_SOCKET, unix.SYS_CONNECT}, refusedCalls...)
+	return append(refused, unix.SYS_SOCKET, unix.SYS_CONNECT)
 }
 
 // rules are about the arguments of calls.
@@ -110,8 +113,7 @@ func (r *Reading) rules(pid int) []rule {
 		}
 		return all
 	}
-	return append(rules,
-		rule{unix.SYS_OPEN, []check{{argument: 1, mask: how, values: opening}}},
+	return append(append(rules, openRules(how, opening)...),
 		rule{unix.SYS_TGKILL, []check{itself}},
 		rule{unix.SYS_CLONE, no(0, namespaces)},
 		rule{unix.SYS_IOCTL, []check{{argument: 1, values: append([]uint32{unix.TIOCINQ}, ioctls...)}}},

@@ -26,9 +26,6 @@ type Comparison struct {
 	// Reach counts samples by the bytes of stack that their walk needed, in KiB rounded up. It leaves out
 	// samples that did not reach the root with the copy alone.
 	Reach map[int]uint64
-	// Joined counts samples that would be joined with smaller copies, by their size in bytes; nil if that is not
-	// known. See session.SizeTrials.
-	Joined map[int]uint64
 	// Packages, if set, returns name and version of the packages that images' files are of, "" where that is not known.
 	Packages func(images []profile.Image) []string
 	// Programs are the names of the sampled processes. Times has the samples one by one, where that was asked

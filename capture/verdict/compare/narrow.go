@@ -25,7 +25,7 @@ func (r *Result) graphs(c *Comparison) (dwarf, fp flamegraph.Graph, err error) {
 // functions and the images to blame (-1 for none), and rows of calls that were not made. of is the mark of
 // each group.
 func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
-	known := make(map[string]int32)
+	var texts profile.Texts
 	first := firsts(c.DWARF)
 	for i := range c.Groups {
 		g := &c.Groups[i]
@@ -50,13 +50,10 @@ func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
 			}
 		}
 		text := fmt.Sprintf("%d %d %d %d %s", g.Class, g.Lost, inFunction, inImage, strings.Join(calls, ","))
-		mark, ok := known[text]
-		if !ok {
-			mark = int32(len(marks))
-			known[text] = mark
-			marks = append(marks, profile.Event{Name: text})
-		}
-		of = append(of, mark)
+		of = append(of, texts.Number(text))
+	}
+	for _, text := range texts.List {
+		marks = append(marks, profile.Event{Name: text})
 	}
 	return marks, of
 }

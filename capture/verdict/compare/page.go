@@ -29,13 +29,12 @@ var (
 // pageTemplate is parsed when a page is written: to do so whenever the program starts would be a quarter of
 // what that takes.
 var pageTemplate = sync.OnceValue(func() *template.Template {
-	page := template.New("page").Funcs(template.FuncMap{
+	page := flamegraph.Page(pageHTML, template.FuncMap{
 		"text": human.Printable, "number": human.Number, "percent": pagePercent, "points": points,
 		"bar": bar, "differenceBar": differenceBar,
 		"percentOf": func(share float64) string { return fmt.Sprintf("%.3f", 100*share) },
 		"kib":       func(bytes int) int { return bytes >> 10 },
 	})
-	template.Must(page.Parse(pageHTML))
 	return template.Must(page.New("result").Parse(resultHTML))
 })
 
@@ -70,15 +69,13 @@ func (r *Result) WritePage(w io.Writer, c *Comparison, title string) error {
 	for i, p := range []*profile.Profile{c.DWARF, c.FP} {
 		sides[i].Samples, sides[i].Data = p.Count(), data[i]
 	}
-	style, script := flamegraph.Style()+pageCSS, flamegraph.Script()+flamegraph.StripScript()+pageJS
+	values := flamegraph.Head(title, flamegraph.Style()+pageCSS,
+		flamegraph.Script()+flamegraph.StripScript()+pageJS)
+	values["Result"], values["Summary"], values["Classes"] = r, r.summary(), r.pageClasses()
+	values["MostShares"], values["Sides"] = most(r.Shares), sides
+	values["NotCode"], values["Unmapped"] = NotCode, int(profile.Unmapped)
 	out := bufio.NewWriter(w)
-	if err := pageTemplate().ExecuteTemplate(out, "page", map[string]any{
-		"Title": title, "Result": r, "Summary": r.summary(), "Classes": r.pageClasses(), "NotCode": NotCode,
-		"MostShares": most(r.Shares), "Sides": sides,
-		"Style": template.CSS(style), "StyleHash": flamegraph.Hash(style),
-		"Script": template.JS(script), "ScriptHash": flamegraph.Hash(script),
-		"Legend": flamegraph.Legend(), "Unmapped": int(profile.Unmapped),
-	}); err != nil {
+	if err := pageTemplate().ExecuteTemplate(out, "page", values); err != nil {
 		return err
 	}
 	return out.Flush()

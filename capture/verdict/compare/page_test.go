@@ -224,8 +224,7 @@ func (p shown) tables(r *compare.Result) {
 	p.same("wrong-callers", want)
 	want = [][]string{}
 	for _, s := range r.StackSizes {
-		want = append(want, []string{fmt.Sprintf("%d KiB", s.Bytes>>10), "", percentOf(s.Complete),
-			percentOf(s.WithJoins())})
+		want = append(want, []string{fmt.Sprintf("%d KiB", s.Bytes>>10), "", percentOf(s.Complete)})
 	}
 	p.same("sizes", want)
 	want = [][]string{}

@@ -111,11 +111,7 @@ type CallResult struct {
 type SizeResult struct {
 	Bytes    int     `json:"bytes"`
 	Complete float64 `json:"complete"`
-	Joined   float64 `json:"joined,omitempty"` // besides
 }
-
-// WithJoins is the share that is complete in all.
-func (s *SizeResult) WithJoins() float64 { return s.Complete + s.Joined }
 
 // CostResult is Costs.
 type CostResult struct {
@@ -203,8 +199,7 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 	sizes, enough := c.StackSizes(asked)
 	r.Enough, r.Elsewhere = enough, share(c.Elsewhere, c.Samples)
 	for _, s := range sizes {
-		r.StackSizes = append(r.StackSizes, SizeResult{s.Bytes, share(s.Complete, c.Samples),
-			share(s.Joined, c.Samples)})
+		r.StackSizes = append(r.StackSizes, SizeResult{s.Bytes, share(s.Complete, c.Samples)})
 	}
 	for _, f := range lint {
 		r.Lint = append(r.Lint, FindingResult{

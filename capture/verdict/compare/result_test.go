@@ -43,7 +43,6 @@ func counted() *Comparison {
 	c := &Comparison{
 		DWARF: dwarf.Profile, FP: fp.Profile, Samples: 1000, Others: 7, Checked: 800, Agreed: 796,
 		Reach: map[int]uint64{2: 610, 7: 290, 11: 90, 40: 4}, Elsewhere: 6,
-		Joined: map[int]uint64{4096: 280, 8192: 91},
 	}
 	add := func(g Group, onStack, byFP []int32) {
 		g.DWARF, g.FP = dwarf.AddComplete(g.Count, onStack...), fp.AddComplete(g.Count, byFP...)
@@ -136,7 +135,7 @@ func TestResult(t *testing.T) {
 		{"caller": "main", "callee": "Hash", "image": "program", "samples": 250, "share": 0.25}
 	],
 	"stack_sizes": [
-		{"bytes": 4096, "complete": 0.61, "joined": 0.28}, {"bytes": 8192, "complete": 0.9, "joined": 0.091},
+		{"bytes": 4096, "complete": 0.61}, {"bytes": 8192, "complete": 0.9},
 		{"bytes": 16384, "complete": 0.99},
 		{"bytes": 32768, "complete": 0.99}
 	],
@@ -227,11 +226,11 @@ where frame pointers lose the stack, of the stacks that they lose
 calls that frame pointers show and that never were
   25.0%  main → Hash
 
-stacks that are complete             by a copy  and joined
-  of 4 KiB                               61.0%       89.0%
-  of 8 KiB                               90.0%       99.1%
-  of 16 KiB                              99.0%       99.0%
-  of 32 KiB                              99.0%       99.0%
+stacks that are complete             by a copy
+  of 4 KiB                               61.0%
+  of 8 KiB                               90.0%
+  of 16 KiB                              99.0%
+  of 32 KiB                              99.0%
   --stack-size 11264 is enough for 99 %
   0.6% are complete by what is not in the copy: another stack, or the kernel's chain
 

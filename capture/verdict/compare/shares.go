@@ -151,7 +151,6 @@ var Sizes = []int{4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10}
 type Size struct {
 	Bytes    int
 	Complete uint64 // samples whose stack the copy would hold
-	Joined   uint64 // samples that would be joined besides
 }
 
 // StackSizes computes, from the bytes that each walk needed, how many samples would be complete with
@@ -171,7 +170,7 @@ func (c *Comparison) StackSizes(asked int) (sizes []Size, enough int) {
 		if bytes > asked+8 { // the kernel copies 65,528 bytes at most
 			break
 		}
-		sizes = append(sizes, Size{bytes, upTo(bytes >> 10), c.Joined[bytes]})
+		sizes = append(sizes, Size{bytes, upTo(bytes >> 10)})
 	}
 	for kib := 1; kib <= asked>>10+1 && c.Samples > 0; kib++ {
 		if upTo(kib)*100 >= c.Samples*99 {

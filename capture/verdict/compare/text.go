@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"unspool/capture/output/human"
@@ -153,7 +152,7 @@ func cell(list []string, i int) string {
 // pad fills text, or shortens it, to n columns.
 func (p *page) pad(s string, n int) string {
 	s = p.cut(s, n)
-	return s + strings.Repeat(" ", max(0, n-human.Columns(s)))
+	return s + human.Blank(s, n)
 }
 
 func (p *page) blame(r *Result) {
@@ -197,19 +196,10 @@ func (p *page) sizes(r *Result) {
 	if len(r.StackSizes) == 0 || r.Samples == 0 {
 		return
 	}
-	joins := slices.ContainsFunc(r.StackSizes, func(s SizeResult) bool { return s.Joined > 0 })
-	if joins {
-		p.head("%-34s  %10s  %10s", "stacks that are complete", "by a copy", "and joined")
-	} else {
-		p.head("%-34s  %10s", "stacks that are complete", "by a copy")
-	}
+	p.head("%-34s  %10s", "stacks that are complete", "by a copy")
 	for i := range r.StackSizes {
 		s := &r.StackSizes[i]
-		line := fmt.Sprintf("%-34s  %10s", fmt.Sprintf("  of %d KiB", s.Bytes>>10), percentage(s.Complete))
-		if joins {
-			line += fmt.Sprintf("  %10s", percentage(s.WithJoins()))
-		}
-		p.line("%s", line)
+		p.line("%-34s  %10s", fmt.Sprintf("  of %d KiB", s.Bytes>>10), percentage(s.Complete))
 	}
 	if r.Enough > 0 {
 		p.line("  --stack-size %d is enough for 99 %%", r.Enough)

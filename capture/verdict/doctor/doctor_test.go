@@ -340,7 +340,7 @@ func TestPrint(t *testing.T) {
                                recorded with -p PID or -- COMMAND
           fix: sudo sysctl kernel.perf_event_paranoid=0
 ! warning kernel symbols       none (same fix as for "whole machine")
-✗ FAIL    command              from [31ma machine
+✗ FAIL    command              from ?[31ma machine
 
 Recording will not work here until what is marked FAIL is fixed.
 `

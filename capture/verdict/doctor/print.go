@@ -6,8 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"unspool/capture/output/human"
 )
@@ -43,8 +41,8 @@ func Print(w io.Writer, checks []Check, width int, colour bool) error {
 		if colour {
 			on, off = colours[state], reset
 		}
-		fmt.Fprintf(&b, "%s%s %-7s%s %-*s ", on, marks[state], state, off, nameWidth, clean(c.Name))
-		for i, line := range wrap(clean(c.Detail), max(width, narrowest)-indent) {
+		fmt.Fprintf(&b, "%s%s %-7s%s %-*s ", on, marks[state], state, off, nameWidth, human.Clean(c.Name))
+		for i, line := range human.Wrap(human.Clean(c.Detail), max(width, narrowest)-indent) {
 			if i > 0 {
 				b.WriteString(strings.Repeat(" ", indent))
 			}
@@ -53,7 +51,7 @@ func Print(w io.Writer, checks []Check, width int, colour bool) error {
 		}
 		if c.Fix != "" {
 			fixedBy[c.Fix] = c.Name
-			fmt.Fprintf(&b, "%*sfix: %s\n", fixIndent, "", clean(c.Fix))
+			fmt.Fprintf(&b, "%*sfix: %s\n", fixIndent, "", human.Clean(c.Fix))
 		}
 	}
 	b.WriteByte('\n')
@@ -81,32 +79,4 @@ func verdict(checks []Check) string {
 		return ready + "."
 	}
 	return fmt.Sprintf("%s; %s: see above.", ready, human.Plural(uint64(warnings), "warning"))
-}
-
-// clean keeps what comes from the machine (a path, an error) from steering the terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-}
-
-// wrap breaks text at spaces into lines of at most n columns, where words allow; it returns at
-// least one line.
-func wrap(text string, n int) []string {
-	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > n {
-			lines = append(lines, line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
 }

@@ -268,19 +268,16 @@ func everyThread(int32) bool { return true }
 // recording. It returns the row of each thread.
 func threadTable(p *profile.Profile, by By) (t *table, of []int32) {
 	t = &table{what: by.String()}
-	known := make(map[string]int32)
+	var names profile.Texts
 	for _, thread := range p.Threads {
 		name := thread.Comm
 		if by == Process {
 			name = thread.Program
 		}
-		row, ok := known[name]
-		if !ok {
-			row = int32(len(t.rows))
-			known[name] = row
-			t.rows = append(t.rows, label{name: name})
-		}
-		of = append(of, row)
+		of = append(of, names.Number(name))
+	}
+	for _, name := range names.List {
+		t.rows = append(t.rows, label{name: name})
 	}
 	return t, of
 }

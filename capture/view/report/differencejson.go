@@ -1,10 +1,9 @@
 package report
 
 import (
-	"bufio"
 	"io"
 
-	"unspool/capture/output/human"
+	"unspool/capture/output/jsontext"
 	"unspool/capture/profile"
 	"unspool/capture/profile/difference"
 )
@@ -68,9 +67,9 @@ type jsonChangedGroup struct {
 // WriteDifferenceJSON writes what differs between two recordings as one JSON object, with all functions and
 // the whole tree.
 func WriteDifferenceJSON(w io.Writer, m *difference.Merged, o Difference) error {
-	out := &jsonWriter{w: bufio.NewWriter(human.JSON(w))}
-	out.open("{")
-	out.field("version", differenceVersion)
+	out := &jsonWriter{jsontext.New(w)}
+	out.OpenLines('{')
+	out.Field("version", differenceVersion)
 	for side, name := range []string{"a", "b"} {
 		s := jsonSide{Depth: meanDepth(m.Sides[side].Profile), Unpaired: m.Left[side], Unnamed: []string{}}
 		o.File = o.Files[side]
@@ -82,27 +81,24 @@ func WriteDifferenceJSON(w io.Writer, m *difference.Merged, o Difference) error 
 				s.Unnamed = append(s.Unnamed, u.Image.Name)
 			}
 		}
-		out.field(name, s)
+		out.Field(name, s)
 	}
-	out.field("confidence", difference.Confidence)
-	out.field("decided_by", map[bool]string{false: "share", true: "amount"}[o.Amounts])
+	out.Field("confidence", difference.Confidence)
+	out.Field("decided_by", map[bool]string{false: "share", true: "amount"}[o.Amounts])
+	var err error
 	out.list("events", func() {
-		for i := range m.Pairs {
-			c, err := newPairView(m, i, &o)
-			if err == nil {
+		for i := 0; i < len(m.Pairs) && err == nil; i++ {
+			var c *pairView
+			if c, err = newPairView(m, i, &o); err == nil {
 				err = out.pair(c, &o)
-			}
-			if err != nil && out.err == nil {
-				out.err = err
 			}
 		}
 	})
-	out.close("}")
-	out.raw("\n")
-	if out.err != nil {
-		return out.err
+	if err != nil {
+		return err
 	}
-	return out.w.Flush()
+	out.Close()
+	return out.Flush()
 }
 
 // meanDepth is how many frames the stacks have.
@@ -134,27 +130,26 @@ func (out *jsonWriter) pair(c *pairView, o *Difference) error {
 	if err != nil {
 		return err
 	}
-	out.element()
-	out.open("{")
-	out.field("name", c.pair.Name)
-	out.field("unit", c.pair.Unit)
+	out.OpenLines('{')
+	out.Field("name", c.pair.Name)
+	out.Field("unit", c.pair.Unit)
 	for side, name := range []string{"a", "b"} {
 		whole := c.pair.Whole[side]
-		out.field(name, jsonWhole{whole.Samples, float64(whole.Samples) * whole.Each, c.tree[side].hidden})
+		out.Field(name, jsonWhole{whole.Samples, float64(whole.Samples) * whole.Each, c.tree[side].hidden})
 	}
-	out.field("whole", jsonChangeOf(&c.whole).Amount)
+	out.Field("whole", jsonChangeOf(&c.whole).Amount)
 	numbers := make([]int, len(t.rows)) // of functions, by row
 	out.list("functions", func() {
 		for i := range functions {
 			x := &functions[i]
 			numbers[x.row] = i
 			f := &c.m.Frames[t.rows[x.row].frame]
-			out.item(jsonChangedFunction{f.Name, c.m.Images[f.Image].Name, f.Kind.String(), f.Known, f.Inlined,
+			out.Value(jsonChangedFunction{f.Name, c.m.Images[f.Image].Name, f.Kind.String(), f.Known, f.Inlined,
 				jsonChangeOf(&x.self), jsonChangeOf(&x.total)})
 		}
 	})
 	out.changedTree(c, t, nodes, numbers)
-	out.field("by", o.By.String())
+	out.Field("by", o.By.String())
 	if o.By == Function {
 		out.list("groups", func() {})
 	} else {
@@ -165,11 +160,11 @@ func (out *jsonWriter) pair(c *pairView, o *Difference) error {
 		out.list("groups", func() {
 			for i := range groups {
 				x := &groups[i]
-				out.item(jsonChangedGroup{names.rows[x.row].name, jsonChangeOf(&x.self), jsonChangeOf(&x.total)})
+				out.Value(jsonChangedGroup{names.rows[x.row].name, jsonChangeOf(&x.self), jsonChangeOf(&x.total)})
 			}
 		})
 	}
-	out.close("}")
+	out.Close()
 	return nil
 }
 
@@ -183,7 +178,7 @@ func (out *jsonWriter) changedTree(c *pairView, t *table, nodes []difference.Cha
 			if x := &nodes[node]; x.Samples != [2]uint64{} {
 				places[node] = n
 				n++
-				out.item(jsonChangedNode{places[v.nodes[node].Parent], numbers[t.row[v.nodes[node].Frame]],
+				out.Value(jsonChangedNode{places[v.nodes[node].Parent], numbers[t.row[v.nodes[node].Frame]],
 					v.self[node], c.of[difference.B].self[node], jsonChangeOf(x)})
 			}
 		}

@@ -134,7 +134,7 @@ func (out *printer) changeTable(c *pairView, t *table, list []change, title, sec
 		name := out.cut(human.Clean(l.name), names)
 		line := out.columns(c, &x.self) + out.total(c, &x) + out.dimInlined(name)
 		if second != "" {
-			line += strings.Repeat(" ", max(0, names-human.Columns(name))) + "  " +
+			line += human.Blank(name, names) + "  " +
 				out.dim(out.cut(human.Clean(l.beside), seconds))
 		}
 		out.line(line)
@@ -238,7 +238,7 @@ func (out *printer) cell(x *difference.Change, e *difference.Estimate, width int
 	if x.Samples != [2]uint64{} {
 		text, tint = inUnit(e), tintOf(e)
 	}
-	return strings.Repeat(" ", max(0, width-human.Columns(text))) + out.paint(tint, text) + "  "
+	return human.Blank(text, width) + out.paint(tint, text) + "  "
 }
 
 // total is a function's change with what it calls, in what decides.

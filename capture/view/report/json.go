@@ -1,16 +1,12 @@
 package report
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
-	"unspool/capture/output/human"
+	"unspool/capture/output/jsontext"
 	"unspool/capture/profile"
 	"unspool/unwind"
 )
@@ -101,13 +97,13 @@ func WriteJSON(w io.Writer, p *profile.Profile, o Options) error {
 		return fmt.Errorf("profile: %w", err)
 	}
 	byFunction := p.ByFunction()
-	out := &jsonWriter{w: bufio.NewWriter(human.JSON(w))}
-	out.open("{")
-	out.field("version", jsonVersion)
-	out.field("header", header(p, o))
+	out := &jsonWriter{jsontext.New(w)}
+	out.OpenLines('{')
+	out.Field("version", jsonVersion)
+	out.Field("header", header(p, o))
 	out.list("images", func() {
 		for _, im := range p.Images {
-			out.item(jsonImage{im.Name, im.Path, hex.EncodeToString(im.BuildID)})
+			out.Value(jsonImage{im.Name, im.Path, hex.EncodeToString(im.BuildID)})
 		}
 	})
 	out.list("events", func() {
@@ -115,12 +111,8 @@ func WriteJSON(w io.Writer, p *profile.Profile, o Options) error {
 			out.event(newView(byFunction, event, o.NoKernel), p, o)
 		}
 	})
-	out.close("}")
-	out.raw("\n")
-	if out.err != nil {
-		return out.err
-	}
-	return out.w.Flush()
+	out.Close()
+	return out.Flush()
 }
 
 func header(p *profile.Profile, o Options) jsonHeader {
@@ -159,22 +151,21 @@ func header(p *profile.Profile, o Options) jsonHeader {
 // event writes the content of v. all is the profile from which that of v was made.
 func (out *jsonWriter) event(v *view, all *profile.Profile, o Options) {
 	e := &v.p.Events[v.event]
-	out.element()
-	out.open("{")
-	out.field("name", e.Name)
-	out.field("clock", e.Clock)
-	out.field("samples", v.samples)
-	out.field("period", v.period)
+	out.OpenLines('{')
+	out.Field("name", e.Name)
+	out.Field("clock", e.Clock)
+	out.Field("samples", v.samples)
+	out.Field("period", v.period)
 	cpu, idle := all.CPUTime(v.event)
-	out.field("cpu_s", cpu.Seconds())
-	out.field("idle_s", idle.Seconds())
-	out.field("hidden", v.hidden)
+	out.Field("cpu_s", cpu.Seconds())
+	out.Field("idle_s", idle.Seconds())
+	out.Field("hidden", v.hidden)
 	numbers := make([]int, len(v.p.Frames)) // of functions, by frame
 	t := functionTable(v.p)
 	out.list("functions", func() {
 		for i, s := range v.sums(t) {
 			numbers[t.rows[s.row].frame] = i
-			out.item(jsonFunctionOf(v, t, s))
+			out.Value(jsonFunctionOf(v, t, s))
 		}
 	})
 	out.list("tree", func() {
@@ -187,10 +178,10 @@ func (out *jsonWriter) event(v *view, all *profile.Profile, o Options) {
 			}
 			places[i] = n
 			n++
-			out.item(jsonNode{places[node.Parent], numbers[node.Frame], v.self[i], v.total[i]})
+			out.Value(jsonNode{places[node.Parent], numbers[node.Frame], v.self[i], v.total[i]})
 		}
 	})
-	out.field("by", o.By.String())
+	out.Field("by", o.By.String())
 	out.list("groups", func() {
 		if o.By == Function {
 			return
@@ -200,10 +191,10 @@ func (out *jsonWriter) event(v *view, all *profile.Profile, o Options) {
 		}
 		groups, rows := v.groups(o.By)
 		for i := range groups {
-			out.item(jsonGroupOf(v, rows, &groups[i], o.By))
+			out.Value(jsonGroupOf(v, rows, &groups[i], o.By))
 		}
 	})
-	out.close("}")
+	out.Close()
 }
 
 func jsonFunctionOf(v *view, t *table, s sum) jsonFunction {
@@ -242,67 +233,13 @@ func jsonGroupOf(v *view, t *table, g *group, by By) jsonGroup {
 	return j
 }
 
-// jsonWriter writes one value after the other, so that the object is never in memory as a whole.
-type jsonWriter struct {
-	w     *bufio.Writer
-	err   error
-	first bool // the next element is the first one
-	one   bytes.Buffer
-}
-
-func (out *jsonWriter) raw(s string) {
-	if out.err == nil {
-		_, out.err = out.w.WriteString(s)
-	}
-}
-
-func (out *jsonWriter) open(bracket string) {
-	out.raw(bracket)
-	out.first = true
-}
-
-func (out *jsonWriter) close(bracket string) {
-	out.raw("\n" + bracket)
-	out.first = false
-}
-
-// element begins an element of an object or a list.
-func (out *jsonWriter) element() {
-	if !out.first {
-		out.raw(",")
-	}
-	out.first = false
-	out.raw("\n")
-}
-
-func (out *jsonWriter) item(v any) {
-	out.element()
-	out.value(v)
-}
-
-func (out *jsonWriter) field(name string, v any) {
-	out.element()
-	out.key(name)
-	out.value(v)
-}
-
-func (out *jsonWriter) value(v any) {
-	out.one.Reset()
-	e := json.NewEncoder(&out.one)
-	e.SetEscapeHTML(false) // names are full of < and >
-	if err := e.Encode(v); err != nil && out.err == nil {
-		out.err = err
-	}
-	out.raw(strings.TrimSuffix(out.one.String(), "\n"))
-}
-
-func (out *jsonWriter) key(name string) { out.raw(`"` + name + `":`) }
+// jsonWriter writes one value after the other, each on a line of its own.
+type jsonWriter struct{ *jsontext.Writer }
 
 // list writes a field that is a list; fn writes its items.
 func (out *jsonWriter) list(name string, fn func()) {
-	out.element()
-	out.key(name)
-	out.open("[")
+	out.Key(name)
+	out.OpenLines('[')
 	fn()
-	out.close("]")
+	out.Close()
 }

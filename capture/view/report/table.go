@@ -48,7 +48,7 @@ func (out *printer) table(v *view, t *table, rows []sum, title, second string) {
 			beside = out.dim(out.cut(human.Clean(l.beside), seconds))
 		}
 		out.line(fmt.Sprintf("%s  %s  %s%s  %s", out.share(v, r.self), out.share(v, r.total), out.dimInlined(name),
-			strings.Repeat(" ", max(0, names-human.Columns(name))), beside))
+			human.Blank(name, names), beside))
 	}
 	if left > 0 {
 		out.line(out.dim(fmt.Sprintf("%16s… and %s more", "", human.Plural(uint64(left), t.what))))

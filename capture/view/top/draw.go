@@ -63,22 +63,22 @@ var helpText = []string{
 // wider.
 func (s *screen) lines(columns, height int) []string {
 	p := palette(s.colour)
-	lines := []string{p.paint(bold, fit(s.header(), columns))}
+	lines := []string{p.paint(bold, human.Shorten(s.header(), columns))}
 	room := max(1, height-3)
 	s.page = room
 	if s.help {
 		lines = append(lines, "")
 		for _, text := range helpText[:min(len(helpText), room)] {
-			lines = append(lines, fit(text, columns))
+			lines = append(lines, human.Shorten(text, columns))
 		}
 	} else {
 		titles, list := s.list(columns, room)
-		lines = append(append(lines, p.paint(bold, fit(titles, columns))), list...)
+		lines = append(append(lines, p.paint(bold, human.Shorten(titles, columns))), list...)
 	}
 	for len(lines) < height-1 {
 		lines = append(lines, "")
 	}
-	lines = append(lines, p.paint(dim, fit(s.footer(columns), columns)))
+	lines = append(lines, p.paint(dim, human.Shorten(s.footer(columns), columns)))
 	return lines[:min(len(lines), height)]
 }
 
@@ -111,10 +111,10 @@ func (n *snapshot) summary() string {
 func (s *screen) footer(columns int) string {
 	if s.typing {
 		const before, after = "filter: ", "█  (Enter: done, Esc: no filter)"
-		return before + fit(human.Clean(s.filter), columns-width(before)-width(after)) + after
+		return before + human.Shorten(human.Clean(s.filter), columns-human.Columns(before)-human.Columns(after)) + after
 	}
 	keys := s.keyTexts(columns)
-	for width(join(keys)) > columns {
+	for human.Columns(join(keys)) > columns {
 		least := slices.MinFunc(keys, func(a, b keyText) int { return cmp.Compare(a.need, b.need) })
 		if least.need == always {
 			break
@@ -141,7 +141,7 @@ func (s *screen) keyTexts(columns int) []keyText {
 		pause = keyText{"p go on", 5}
 	}
 	if s.filter != "" { // it hides rows
-		filter = keyText{"/ filter (" + fit(human.Clean(s.filter), columns/3) + ")", always}
+		filter = keyText{"/ filter (" + human.Shorten(human.Clean(s.filter), columns/3) + ")", always}
 	}
 	return []keyText{
 		{"q quit", always}, {"? help", always}, view, {"s sort (by " + s.order().String() + ")", 2}, filter, pause,
@@ -176,7 +176,7 @@ func (s *screen) list(columns, room int) (titles string, lines []string) {
 		titles = w.titles()
 	}
 	if len(shown) == 0 {
-		return titles, []string{fit(s.nothing(), columns)}
+		return titles, []string{human.Shorten(s.nothing(), columns)}
 	}
 	for i, r := range shown {
 		p, selected := palette(s.colour), s.first+i == s.cursor
@@ -190,7 +190,7 @@ func (s *screen) list(columns, room int) (titles string, lines []string) {
 			line = p.tableLine(s.snapshot, r.index, w)
 		}
 		if selected {
-			line = reverse + cell(line, columns) + plain
+			line = reverse + human.Cell(line, columns) + plain
 		}
 		lines = append(lines, line)
 	}
@@ -213,8 +213,8 @@ func (n *snapshot) widths(functions []int32, columns int) widths {
 	w := widths{name: len("function"), image: len("image"), programs: len("program")}
 	for _, i := range functions {
 		f := &n.functions[i]
-		w.name, w.image = max(w.name, width(f.name)), max(w.image, width(f.image))
-		w.programs = max(w.programs, width(f.users()))
+		w.name, w.image = max(w.name, human.Columns(f.name)), max(w.image, human.Columns(f.image))
+		w.programs = max(w.programs, human.Columns(f.users()))
 	}
 	room := columns - sharesWidth
 	w.programs = min(w.programs, mostPrograms, room/4)
@@ -236,9 +236,10 @@ func (w widths) titles() string {
 // line returns the cells of a line.
 func (w widths) line(p palette, name, image, programs string) string {
 	if w.image == 0 {
-		return fit(name, w.name)
+		return human.Shorten(name, w.name)
 	}
-	return cell(name, w.name) + "  " + p.paint(dim, cell(image, w.image)) + "  " + fit(programs, w.programs)
+	return human.Cell(name, w.name) + "  " + p.paint(dim, human.Cell(image, w.image)) + "  " +
+		human.Shorten(programs, w.programs)
 }
 
 // users are the programs that have the function on their stacks: the first one and how many more.
@@ -271,18 +272,18 @@ func (p palette) treeLine(s *screen, r row, columns int) string {
 	default:
 		mark = "▸ "
 	}
-	room := columns - sharesWidth - width(mark)
+	room := columns - sharesWidth - human.Columns(mark)
 	indent := max(0, min(2*r.depth, room/2))
 	room -= indent
 	name, image := n.name, ""
 	if n.other {
-		image = fit(n.image, room/3)
-		room -= width(image) + 2
+		image = human.Shorten(n.image, room/3)
+		room -= human.Columns(image) + 2
 	}
 	if n.parent == 0 {
-		name = p.paint(bold, fit(name, room))
+		name = p.paint(bold, human.Shorten(name, room))
 	} else {
-		name = fit(name, room)
+		name = human.Shorten(name, room)
 	}
 	line := p.share(n.total, s.snapshot.samples) + "  " + p.share(n.self, s.snapshot.samples) + "  " +
 		strings.Repeat(" ", indent) + mark + name

@@ -6,37 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/clipperhouse/displaywidth"
-
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 )
-
-func TestFit(t *testing.T) {
-	for _, c := range []struct {
-		text    string
-		columns int
-		want    string
-	}{
-		{"short", 5, "short"},
-		{"", 3, ""},
-		{"beginning and end", 11, "beginn… end"},
-		{"abc", 1, "…"},
-		{"abc", 0, ""},
-		{"abc", -3, ""},
-		{"漢字漢字", 8, "漢字漢字"},
-		{"漢字漢字", 7, "漢…漢字"},
-		{"漢字漢字", 6, "漢…字"}, // a wide character is not cut in two
-		{"漢字漢字", 2, "…"},
-		{"e\u0301e\u0301e\u0301e\u0301", 3, "e\u0301…e\u0301"}, // accents stay with their letters
-	} {
-		if got := fit(c.text, c.columns); got != c.want {
-			t.Errorf("%q in %d columns: %q, want %q", c.text, c.columns, got, c.want)
-		}
-	}
-	if got := cell("漢字", 6); got != "漢字  " {
-		t.Errorf("%q", got)
-	}
-}
 
 func TestSummary(t *testing.T) {
 	for _, c := range []struct {
@@ -138,7 +110,7 @@ func checkLines(t *testing.T, lines []string, columns, height int, colour bool) 
 			t.Errorf("colour in %q", line)
 		}
 		text := escapes.ReplaceAllString(line, "")
-		if w := displaywidth.String(text); w > columns && columns > 20 {
+		if w := human.Columns(text); w > columns && columns > 20 {
 			t.Errorf("%d columns in a terminal of %d: %q", w, columns, text)
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {

@@ -65,7 +65,7 @@ func Lock(t *testing.T) (pid uint32, page uint64, unlock func()) {
 	return uint32(is), page, func() { m.Be(t, Answer) }
 }
 
-// lock has one thread read a page of a file by /proc/self/mem: while that waits for the server, no mapping can be
+// lock reads, in one thread, a page of a file by /proc/self/mem: while that waits for the server, no mapping can be
 // changed. This one wants to change one: until it has, nobody else may look at memory.
 func lock(path string) error {
 	file, err := os.Open(path)

@@ -10,6 +10,7 @@ class Strip {
     Object.assign(this, {host, times: profile.times && seconds > 0 ? {...profile.times, seconds} : null, weights: profile.weights, each: profile.each, cpus: profile.cpus, programs, counts, chosen, picked});
     this.range = null; // steps: from the first one on, before the second one; null for all
     this.drawn = null; // the range that is being drawn
+    this.shown = []; // by colour: the program that has it, -1 for none
     host.hidden = !this.times;
     if (!this.times) return;
     const line = element('div', 'line');
@@ -106,19 +107,20 @@ class Strip {
   show() {
     if (!this.times?.steps) return;
     const {times, weights, program} = this, {of, wanted, ranked = of} = this.counts(), {steps} = times;
-    const weight = new Float64Array(this.programs.length);
+    const [from, to] = this.range || [0, steps];
+    const whole = new Float64Array(this.programs.length), part = this.range ? new Float64Array(whole.length) : whole;
     let samples = 0;
     weights.thread.forEach((t, i) => {
-      if (ranked(weights.event[i])) weight[program[t]] += weights.count[i];
       if (of(weights.event[i]) && (!wanted || wanted[t])) samples += weights.count[i];
+      if (ranked(weights.event[i])) whole[program[t]] += weights.count[i];
     });
-    const heaviest = this.programs.map((_, i) => i).filter(i => weight[i] > 0);
-    heaviest.sort((a, b) => weight[b] - weight[a] || this.programs[a].name.localeCompare(this.programs[b].name));
-    const sum = weight.reduce((a, n) => a + n, 0), shown = heaviest.slice(0, COLOURED).filter((p, i) => i === 0 || weight[p] >= sum / 200);
-    this.names = shown.map(i => this.programs[i].name);
-    this.others = heaviest.length - this.names.length;
+    if (this.range) times.step.forEach((step, i) => {
+      const w = times.weight[i];
+      if (step >= from && step < to && ranked(weights.event[w])) part[program[weights.thread[w]]] += times.count[i];
+    });
+    this.colour(whole, part);
     const row = new Int32Array(this.programs.length).fill(COLOURED);
-    shown.forEach((p, i) => { row[p] = i; });
+    this.shown.forEach((p, i) => { if (p >= 0) row[p] = i; });
 
     this.width = this.canvas.clientWidth;
     const bins = Math.max(1, Math.min(steps, this.width / 3, Math.max(20, samples / 20)));
@@ -127,7 +129,6 @@ class Strip {
     this.sums = new Float64Array(COLOURED + 1);
     this.inRange = 0;
     this.samples = samples;
-    const [from, to] = this.range || [0, steps];
     for (let i = 0; i < times.step.length; i++) {
       const w = times.weight[i], t = weights.thread[w], step = times.step[i];
       if (!of(weights.event[w]) || wanted && !wanted[t]) continue;
@@ -145,9 +146,30 @@ class Strip {
     this.paint();
   }
 
+  // colour gives colours to the heaviest programs of the range and, if some are left, to those of the whole time. A program keeps its colour.
+  colour(whole, part) {
+    const sorted = weight => {
+      const sum = weight.reduce((a, n) => a + n, 0), list = this.programs.map((_, i) => i).filter(i => weight[i] > 0);
+      list.sort((a, b) => weight[b] - weight[a] || this.programs[a].name.localeCompare(this.programs[b].name));
+      return list.filter((p, i) => i === 0 || weight[p] >= sum / 200);
+    };
+    this.heaviest = [...new Set([...sorted(part), ...sorted(whole)])].slice(0, COLOURED);
+    this.shown = this.shown.map(p => this.heaviest.includes(p) ? p : -1);
+    for (const p of this.heaviest) {
+      if (this.shown.includes(p)) continue;
+      const free = this.shown.indexOf(-1);
+      this.shown[free < 0 ? this.shown.length : free] = p;
+    }
+    this.others = part.reduce((n, weight, p) => n + (weight > 0 && !this.heaviest.includes(p)), 0);
+  }
+
+  // name is the program of a colour.
+  name(colour) { return this.programs[this.shown[colour]]?.name; }
+
   // list is the legend: a click chooses all of a program.
   list(wanted) {
-    const rows = this.names.map((name, i) => {
+    const rows = this.heaviest.map(p => {
+      const i = this.shown.indexOf(p), {name} = this.programs[p];
       const b = element('button', '', name);
       b.prepend(element('i', `program${i}`));
       b.append(element('b', '', share(this.sums[i], this.inRange)));
@@ -188,7 +210,7 @@ class Strip {
     const table = element('table'), total = counts.reduce((a, n) => a + n, 0);
     counts.forEach((n, i) => {
       if (!n) return;
-      const row = table.appendChild(element('tr')), name = element('th', '', this.names[i] ?? 'others');
+      const row = table.appendChild(element('tr')), name = element('th', '', this.name(i) ?? 'others');
       name.prepend(element('i', `program${i}`));
       row.append(name, element('td', '', share(n, total)), element('td', '', number(n)));
     });

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -24,8 +23,7 @@ import (
 
 // A confined process cannot look names up, which another format than perf.data, or a comparison, needs. So
 // such a recording is made by a process of its own, and read by this one. A pair of sockets connects the two:
-// a byte, or the end of this process, asks the recording to end; a byte back means that there is a recording,
-// and what follows it, up to the end, is what there is to know besides.
+// a byte, or the end of this process, asks the recording to end; a byte back means that there is a recording.
 
 // spoolFlag is the option of such a process.
 const spoolFlag = "spool"
@@ -72,20 +70,16 @@ func (f *recordFlags) addSpool(fl *pflag.FlagSet) {
 // leastSocket is above the descriptors that users open in a shell, as for --stats /dev/fd/3.
 const leastSocket = 100
 
-// An apart is what has come of a recording in another process. The caller closes the files.
-type apart struct {
+// childResult is what has come of a recording in another process. The caller closes the files.
+type childResult struct {
 	started bool       // there is a recording
 	status  int        // of the process
 	files   []*os.File // see [nameFlags]
-	besides []byte     // see [recordFlags.toldBesides]
 }
 
-// mostBesides bounds what is told besides, in bytes.
-const mostBesides = 64 << 10
-
-// recordApart records into a place, in another process, which prints its errors itself. pids are the
+// recordInChild records into a place, in another process, which prints its errors itself. pids are the
 // processes that were found, nil for none.
-func recordApart(recorded *outfile.Place, pids []int) (a apart, err error) {
+func recordInChild(recorded *outfile.Place, pids []int) (a childResult, err error) {
 	a.status = statusFailure
 	ours, theirs, err := newSockets()
 	if err != nil {
@@ -109,8 +103,7 @@ func recordApart(recorded *outfile.Place, pids []int) (a apart, err error) {
 	var said byte
 	a.files, said, _ = receiveFiles(ours) // returns when the other process ends, at the latest
 	if a.started = said == recordingMade; a.started {
-		recorded.Filled()
-		a.besides, _ = io.ReadAll(io.LimitReader(ours, mostBesides))
+		recorded.NoteKept()
 	}
 	a.status, err = exitOf(cmd)
 	return a, err
@@ -188,14 +181,12 @@ func (f *recordFlags) beSpooled(o *live.Options) (err error) {
 	return err
 }
 
-// toldBesides tells the other process that there is a recording, and what else it has to know.
-func (f *recordFlags) toldBesides(besides []byte) {
-	for rest := append([]byte{recordingMade}, besides...); len(rest) > 0; {
-		n, err := unix.Write(f.spool.asked, rest)
-		if err != nil && err != unix.EINTR {
+// tellMade tells the other process that there is a recording.
+func (f *recordFlags) tellMade() {
+	for {
+		if _, err := unix.Write(f.spool.asked, []byte{recordingMade}); err != unix.EINTR {
 			return
 		}
-		rest = rest[max(n, 0):]
 	}
 }
 
@@ -212,7 +203,7 @@ func (f *recordFlags) recordSpool(o live.Options) (status int, err error) {
 	defer stats.Close()
 	started, status, err := f.run(o, stats)
 	if started {
-		f.toldBesides(nil)
+		f.tellMade()
 	}
 	return status, err
 }
