@@ -100,7 +100,7 @@ func completeShare(s *counts.Stats) string {
 
 // show replaces the line.
 func (l *statusLine) show(text string) {
-	fmt.Fprintf(l.f, "\r\x1b[K%s", human.Shorten(text, columns(l.f)-1))
+	fmt.Fprintf(l.f, "\r\x1b[K%s", human.Beginning(text, columns(l.f)-1))
 	l.shown = true
 }
 

@@ -18,7 +18,7 @@ func Shorten(s string, n int) string {
 	if Columns(s) <= n {
 		return s
 	}
-	head := displaywidth.TruncateString(s, (n-1)*3/5, "")
+	head := Beginning(s, (n-1)*3/5)
 	return head + "…" + lastColumns(s[len(head):], n-1-Columns(head))
 }
 
@@ -37,6 +37,9 @@ func lastColumns(s string, n int) string {
 	}
 	return s[from:]
 }
+
+// Beginning is as much of the beginning of s as n columns hold.
+func Beginning(s string, n int) string { return displaywidth.TruncateString(s, max(n, 0), "") }
 
 // Cell is s in exactly n columns: shortened, or with spaces behind it.
 func Cell(s string, n int) string {
