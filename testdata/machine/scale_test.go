@@ -133,33 +133,33 @@ func (r *Result) records() (all int) {
 type dimension struct {
 	name  string
 	sizes [3]int
-	plan  func(n int, times time.Duration) Plan // times is 16 for the first size, then 4, then 1
+	plan  func(n, times int) Plan // times is 16 for the first size, then 4, then 1
 }
 
 // dimensions are these ways. As much happens on the machines of all sizes.
 var dimensions = []dimension{
-	{"CPUs", [3]int{16, 64, 256}, func(n int, times time.Duration) Plan {
-		return Plan{CPUs: n, Processes: 256, Threads: 2, Time: 2 * time.Second * times, Copy: 2048, Ring: 1 << 18,
-			Output: "file", Period: 2 * time.Millisecond}
+	{"CPUs", [3]int{16, 64, 256}, func(n, times int) Plan {
+		return Plan{CPUs: n, Processes: 256, Threads: 2, Time: time.Duration(2*times) * time.Second, Copy: 2048,
+			Ring: 1 << 18, Output: "file", Period: 2 * time.Millisecond}
 	}},
-	{"processes started a second", [3]int{625, 2_500, 10_000}, func(n int, times time.Duration) Plan {
-		return Plan{CPUs: 16, Processes: n / 20, Threads: 2, Time: 3 * time.Second * times, Copy: 2048, Ring: 1 << 20,
-			Output: "file", Rate: n, Period: 16 * time.Second / time.Duration(3*n), Faults: []string{"reuse", "fresh"}}
+	{"processes started a second", [3]int{625, 2_500, 10_000}, func(n, times int) Plan {
+		return Plan{CPUs: 16, Processes: n / 20, Threads: 2, Time: time.Duration(3*times) * time.Second, Copy: 2048,
+			Ring: 1 << 20, Output: "file", Rate: n, Period: 16 * time.Second / time.Duration(3*n), Faults: []string{"reuse", "fresh"}}
 	}},
-	{"processes that run already", [3]int{1_000, 4_000, 16_000}, func(n int, times time.Duration) Plan {
-		return Plan{CPUs: 64, Processes: n, Threads: 2, Time: 4 * time.Second * times, Copy: 2048, Ring: 1 << 18,
-			Output: "file", Period: 2 * time.Millisecond * times}
+	{"processes that run already", [3]int{1_000, 4_000, 16_000}, func(n, times int) Plan {
+		return Plan{CPUs: 64, Processes: n, Threads: 2, Time: time.Duration(4*times) * time.Second, Copy: 2048, Ring: 1 << 18,
+			Output: "file", Period: time.Duration(2*times) * time.Millisecond}
 	}},
-	{"mappings of a process", [3]int{2_048, 16_384, 131_072}, func(n int, _ time.Duration) Plan {
+	{"mappings of a process", [3]int{2_048, 16_384, 131_072}, func(n, _ int) Plan {
 		return Plan{CPUs: 2, Processes: 4, Threads: 2, Time: 40 * time.Second, Copy: 4096, Ring: 1 << 21, Output: "judge",
 			Maps: n, Period: 10 * time.Millisecond}
 	}},
 }
 
 // long is a plan of a long recording.
-func long(output string, hours time.Duration) Plan {
-	return Plan{Seed: 1, CPUs: 2, Processes: 8, Threads: 4, Time: hours * time.Hour, Copy: 4096, Ring: 1 << 20, Join: true,
-		Output: output, Period: 500 * time.Millisecond,
+func long(output string, hours int) Plan {
+	return Plan{Seed: 1, CPUs: 2, Processes: 8, Threads: 4, Time: time.Duration(hours) * time.Hour, Copy: 4096,
+		Ring: 1 << 20, Join: true, Output: output, Period: 500 * time.Millisecond,
 		Faults: []string{"fork", "exec", "exits", "reuse", "vanish", "dlclose", "limit"}}
 }
 

@@ -23,8 +23,8 @@ type deadline struct {
 }
 
 const (
-	// Of each deadlinePeriod a reader may run for deadlineTime, and longer where no other thread of its kind wants the CPU.
-	// The period is short, as Go's scheduler yields now and then: such a thread then waits for its next period.
+	// Of each deadlinePeriod a reader may run for deadlineTime, and longer where no other thread of its kind wants the
+	// CPU. The period is short, as Go's scheduler yields now and then: such a thread then waits for its next period.
 	deadlineTime   = deadlinePeriod / part
 	deadlinePeriod = 2 * time.Millisecond
 	deadlineFlags  = 1 | 2 // SCHED_FLAG_RESET_ON_FORK, SCHED_FLAG_RECLAIM (linux/sched.h)
