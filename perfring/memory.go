@@ -22,6 +22,8 @@ type Simulation struct {
 	Wait func(timeout time.Duration, done func() bool)
 	// Disable ends the recording. Records in the rings stay.
 	Disable func()
+	// Signal begins to tell whoever reads stacks of each sample, or ends that; nil where nobody does.
+	Signal func(on bool)
 
 	woken atomic.Bool
 }

@@ -71,9 +71,10 @@ type SampleRing struct {
 
 // SampleRings are the rings in which samples of one CPU are, for a Tap of each.
 func (s *Source) SampleRings() (rings []SampleRing) {
-	for _, m := range s.rings {
-		if !m.sideBand && m.cpu >= 0 && len(m.memory) > 0 {
-			pages := len(m.memory)/os.Getpagesize() - 1
+	for i, m := range s.rings {
+		isMapped := len(m.memory) > 0 || s.simulation != nil && s.simulation.Signal != nil
+		if !m.sideBand && m.cpu >= 0 && isMapped {
+			pages := len(s.merger.queues[i].data) / os.Getpagesize()
 			rings = append(rings, SampleRing{m.cpu, m.fd, pages, s.attrs[0].PerfEventAttr})
 		}
 	}
@@ -101,6 +102,10 @@ func (s *Source) SignalTo(cpu, tid int, signal unix.Signal) error {
 // the ring, in vain; quiet means that Wait does not return for samples meanwhile, and has to be called in
 // time.
 func (s *Source) Signal(on, quiet bool) error {
+	if s.simulation != nil {
+		s.simulation.Signal(on)
+		return nil
+	}
 	flags := 0
 	if on {
 		flags = unix.O_ASYNC

@@ -8,7 +8,11 @@ import (
 // confine leaves everything that needs rights to the opener, before anything is read that others have
 // written. It first reads what this process itself needs from the system and cannot read any more after that.
 func (r *recording) confine() error {
-	if r.Opener == nil {
+	switch {
+	case r.Source != nil:
+		r.readRest(r.Rest)
+		return nil
+	case r.Opener == nil:
 		r.readRest(rest.Direct{})
 		return nil
 	}

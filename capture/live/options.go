@@ -68,9 +68,11 @@ type Options struct {
 	Adopted *perfring.Source
 	To      StreamOutput
 
-	// Source, if set, has the events of a machine that is simulated, and Processes are its processes.
+	// Source, if set, has the events of a machine that is simulated, Processes are its processes, and Rest reads their
+	// stacks.
 	Source    *perfring.Source
 	Processes process.Access
+	Rest      session.RingReader
 
 	Output      string        // file, "-" for stdout
 	Place       *output.Place // what Output leads to, if it has been resolved already

@@ -7,7 +7,6 @@ import (
 	"unsafe"
 
 	"unspool/perfring"
-	"unspool/vmas/process"
 )
 
 // A Growth says how to find a goroutine that gets a larger stack, while the stack that was sampled is that of
@@ -64,9 +63,9 @@ const r14 = 22 // PERF_REG_X86_R14 (asm/perf_regs.h)
 
 // endOfGoroutine is where the stack ends that SP is on, 0 if that is too far away. ok reports whether a sample
 // is in Go, which tells.
-func endOfGoroutine(memory *process.MemoryReader, s *perfring.Sample, sp uint64) (end uint64, ok bool) {
+func endOfGoroutine(memory *memory, s *perfring.Sample, sp uint64) (end uint64, ok bool) {
 	at, ok := s.Reg(r14)
-	var g structure
+	g := &memory.structure
 	if !ok || !g.read(memory, at, gLow, gHigh) {
 		return 0, false
 	}
@@ -89,12 +88,12 @@ const userEnd = 1 << 47
 // goroutine finds the stack of the goroutine for which morestack was called. at is SP in morestack. Each step
 // is checked, as all of this is what the process says: it need not be Go that runs there, or it may be
 // changing this just now.
-func (g *Growth) goroutine(memory *process.MemoryReader, s *perfring.Sample, at uint64) (of goroutineStack, ok bool) {
+func (g *Growth) goroutine(memory *memory, s *perfring.Sample, at uint64) (of goroutineStack, ok bool) {
 	scheduler, ok := s.Reg(r14)
 	if !ok {
 		return of, false
 	}
-	var is structure
+	is := &memory.structure
 	if !is.read(memory, scheduler, g.Sched+schedSP, g.M) || is.word(g.Sched+schedSP) != at ||
 		!is.read(memory, is.word(g.M)+uint64(g.CurG), 0) {
 		return of, false
@@ -115,7 +114,7 @@ func (g *Growth) goroutine(memory *process.MemoryReader, s *perfring.Sample, at 
 type structure [1024]byte
 
 // read reads it as far as the fields at such offsets, of a word each, and reports whether all are there.
-func (to *structure) read(memory *process.MemoryReader, addr uint64, offsets ...uint16) bool {
+func (to *structure) read(memory *memory, addr uint64, offsets ...uint16) bool {
 	end := int(slices.Max(offsets)) + 8
 	return end <= len(to) && memory.Read(to[:end], addr) == end
 }

@@ -9,7 +9,6 @@ import (
 	"unsafe"
 
 	"unspool/perfring"
-	"unspool/vmas/process"
 )
 
 // A forged memory is that of this process, made to look as that of Go's runtime when a goroutine gets a
@@ -25,14 +24,14 @@ var forgedGrowth = Growth{Return: 0x4711, M: 72, CurG: 200, Sched: 104}
 func address(word *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(word))) }
 
 // own is the memory of this process.
-func own(t *testing.T) *process.MemoryReader {
+func own(t *testing.T) *memory {
 	t.Helper()
-	memory, err := process.Direct("/proc").OpenMemory(uint32(os.Getpid()))
+	opened, err := linux{}.OpenMemory(uint32(os.Getpid()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(memory.Close)
-	return memory
+	t.Cleanup(opened.Close)
+	return &memory{Memory: opened}
 }
 
 // newForged is one that is right, for a morestack whose SP is at.

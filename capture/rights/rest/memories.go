@@ -1,18 +1,15 @@
 package rest
 
-import (
-	"runtime"
-
-	"unspool/vmas/process"
-)
+import "runtime"
 
 // memories are those of the processes that were sampled last, by the remainder of the PID. To open one takes longer
 // than to read a stack. They are closed once their processes have ended, or nothing is sampled for a while.
 type memories []memory
 
 type memory struct {
-	pid    uint32
-	reader *process.MemoryReader // nil for none
+	pid       uint32
+	Memory    // nil for none
+	structure structure
 }
 
 // How many are open for all CPUs together, and for one. Each takes two descriptors, or three.
@@ -27,32 +24,32 @@ func newMemories() memories {
 }
 
 // of is the memory of a process, nil if it cannot be read.
-func (m memories) of(pid uint32) *process.MemoryReader {
+func (m memories) of(kernel Kernel, pid uint32) *memory {
 	of := &m[pid%uint32(len(m))]
-	if of.reader != nil && of.pid == pid {
-		return of.reader
+	if of.Memory != nil && of.pid == pid {
+		return of
 	}
-	of.close()
-	reader, err := process.Direct("/proc").OpenMemory(pid)
+	of.forget()
+	opened, err := kernel.OpenMemory(pid)
 	if err != nil {
 		return nil
 	}
-	of.pid, of.reader = pid, reader
-	return reader
+	of.pid, of.Memory = pid, opened
+	return of
 }
 
 // closeEnded closes those of processes that have ended or executed another program, or all.
 func (m memories) closeEnded(all bool) {
 	for i := range m {
-		if m[i].reader != nil && (all || m[i].reader.IsOver()) {
-			m[i].close()
+		if m[i].Memory != nil && (all || m[i].IsOver()) {
+			m[i].forget()
 		}
 	}
 }
 
-func (m *memory) close() {
-	if m.reader != nil {
-		m.reader.Close()
+func (m *memory) forget() {
+	if m.Memory != nil {
+		m.Close()
 	}
-	m.reader = nil
+	m.Memory = nil
 }

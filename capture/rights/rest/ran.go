@@ -3,8 +3,6 @@ package rest
 import (
 	"bytes"
 	"runtime"
-	"strconv"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,27 +24,26 @@ func newRuntimes() runtimes {
 
 type runTime struct {
 	tid  uint32
-	fd   int // 0 for none
+	file Schedstat // nil for none
 	text [64]byte
 	n    int
 }
 
 // begin returns how long a thread has run, nil if that cannot be known.
-func (r runtimes) begin(tid uint32) *runTime {
+func (r runtimes) begin(kernel Kernel, tid uint32) *runTime {
 	t := &r[tid%uint32(len(r))]
-	if t.fd != 0 && t.tid == tid && t.read() {
+	if t.file != nil && t.tid == tid && t.read() {
 		return t
 	}
-	if t.fd != 0 { // of another thread, or of one that has ended
-		unix.Close(t.fd)
-		t.fd = 0
+	if t.file != nil { // of another thread, or of one that has ended
+		t.file.Close()
+		t.file = nil
 	}
-	path := "/proc/" + strconv.FormatUint(uint64(tid), 10) + "/schedstat"
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	file, err := kernel.OpenSchedstat(tid)
 	if err != nil {
 		return nil
 	}
-	if t.tid, t.fd = tid, fd; !t.read() {
+	if t.tid, t.file = tid, file; !t.read() {
 		return nil
 	}
 	return t
@@ -54,10 +51,9 @@ func (r runtimes) begin(tid uint32) *runTime {
 
 // read reads the file, and reports whether it tells anything: without CONFIG_SCHED_INFO it does not.
 func (t *runTime) read() bool {
-	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(t.fd), uintptr(unsafe.Pointer(&t.text[0])),
-		uintptr(len(t.text)), 0, 0, 0)
-	t.n = int(n)
-	return errno == 0 && !bytes.HasPrefix(t.text[:n], []byte("0 "))
+	n, ok := t.file.Read(t.text[:])
+	t.n = n
+	return ok && !bytes.HasPrefix(t.text[:n], []byte("0 "))
 }
 
 // hasRun reports whether the thread has run since begin.
@@ -68,12 +64,12 @@ func (t *runTime) hasRun() bool {
 
 // isOrdinary reports whether a thread has no real-time priority. One that has is not kept from running by a signal to
 // another thread: see deadline.
-func isOrdinary(tid uint32) bool {
-	is, err := unix.SchedGetAttr(int(tid), 0)
+func isOrdinary(kernel Kernel, tid uint32) bool {
+	policy, err := kernel.Policy(tid)
 	if err != nil {
 		return false
 	}
-	switch is.Policy {
+	switch policy {
 	case unix.SCHED_NORMAL, unix.SCHED_BATCH, unix.SCHED_IDLE:
 		return true
 	}

@@ -59,26 +59,26 @@ func TestThreadsThatRun(t *testing.T) {
 	all := runtimes(make([]runTime, 2))
 	settle()
 	for range 3 {
-		is := all.begin(tid)
+		is := all.begin(linux{}, tid)
 		if is == nil {
 			t.Skip("skipped for want of CONFIG_SCHED_INFO")
 		}
 		if is.hasRun() {
 			t.Error("a thread that waits has run")
 		}
-		all.begin(tid)
+		all.begin(linux{}, tid)
 		run(func() error { return nil })
 		if !is.hasRun() {
 			t.Error("a thread that has run has not")
 		}
 	}
 	run(func() error { return unix.SchedSetAttr(0, &unix.SchedAttr{Policy: unix.SCHED_RR, Priority: 1}, 0) })
-	if isOrdinary(tid) {
+	if isOrdinary(linux{}, tid) {
 		t.Error("a thread that has got real-time priority is one that is kept from its CPU")
 	}
 	run(func() error { return unix.SchedSetAttr(0, &unix.SchedAttr{}, 0) })
-	is := all.begin(tid)
-	if is == nil || !isOrdinary(tid) {
+	is := all.begin(linux{}, tid)
+	if is == nil || !isOrdinary(linux{}, tid) {
 		t.Fatal("a thread that has ordinary priority again is not known")
 	}
 	unix.Close(work[1])
@@ -86,7 +86,7 @@ func TestThreadsThatRun(t *testing.T) {
 	for !is.hasRun() {
 		runtime.Gosched()
 	}
-	if is := all.begin(uint32(unix.Getpid())); is == nil {
+	if is := all.begin(linux{}, uint32(unix.Getpid())); is == nil {
 		t.Error("another thread in the same place is not known")
 	}
 }

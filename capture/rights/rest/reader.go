@@ -11,23 +11,33 @@ import (
 
 	"unspool/perfring"
 	"unspool/vmas/credit"
-	"unspool/vmas/process"
 )
 
-// A reader reads the stacks of the samples in one ring.
-type reader struct {
-	ring    perfring.SampleRing // its descriptor is open until it is set up
-	tap     *perfring.Tap       // of the ring, nil until a first sample has come
+// A Reader reads the rest of stacks.
+type Reader struct {
+	kernel  Kernel
 	shared  *Shared
-	cut     uint64 // bytes of copies that are there for it
-	sample  perfring.Sample
 	threads runtimes
 	memory  memories
-	credit  credit.Credit
-	used    time.Duration // CPU time of this thread, when it was charged last
-	own     *delays       // nil for a thread that goes before all others of its CPU
 	first   deadline
 	buf     [compared]byte
+}
+
+// NewReader returns a reader, by a kernel, into a memory.
+func NewReader(kernel Kernel, shared *Shared) *Reader {
+	return &Reader{kernel: kernel, shared: shared, threads: newRuntimes(), memory: newMemories()}
+}
+
+// A turn is the thread that reads the stacks of the samples in one ring, whenever it gets a signal.
+type turn struct {
+	*Reader
+	ring   perfring.SampleRing // its descriptor is open until it is set up
+	tap    *perfring.Tap       // of the ring, nil until a first sample has come
+	cut    uint64              // bytes of copies that are there for it
+	sample perfring.Sample
+	credit credit.Credit
+	used   time.Duration // CPU time of this thread, when it was charged last
+	own    *delays       // nil for a thread that goes before all others of its CPU
 }
 
 const (
@@ -67,8 +77,8 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 	begun := make(chan result, 1)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine, as it is bound to a CPU
-		r := &reader{ring: own, shared: memory, cut: cut, threads: newRuntimes(),
-			memory: newMemories(), credit: credit.New(part, mostTime), first: deadline{cpu: ring.CPU}}
+		r := &turn{Reader: NewReader(linux{}, memory), ring: own, cut: cut, credit: credit.New(part, mostTime)}
+		r.first.cpu = ring.CPU
 		tid, err := r.bind(ring.CPU)
 		if err == nil && r.own == nil {
 			add()
@@ -89,7 +99,7 @@ func Start(ring *perfring.SampleRing, size int, cut uint64) (shared, tid int, er
 }
 
 // bind binds this thread to a CPU, and has signals wait until it asks for them.
-func (r *reader) bind(cpu int) (tid int, err error) {
+func (r *turn) bind(cpu int) (tid int, err error) {
 	var cpus unix.CPUSet
 	cpus.Set(cpu)
 	if err := unix.SchedSetaffinity(0, &cpus); err != nil {
@@ -137,7 +147,7 @@ var signals = uint64(1) << (Signal - 1)
 // What this thread does may be sampled, too, and each of these samples wakes it: with every system call of the machine,
 // say. So being woken is charged like reading, and over its share the thread sleeps, as nothing else gets the CPU
 // from it.
-func (r *reader) run() {
+func (r *turn) run() {
 	parent := unix.Getppid()
 	for idle, woken := 0, 0; ; {
 		if !wait(&idle) {
@@ -157,9 +167,9 @@ func (r *reader) run() {
 		if r.own.beganAtOnce() && r.tap.Newest(&r.sample) {
 			s := &r.sample
 			s.StackSize, s.DynSize = min(s.StackSize, r.cut), min(s.DynSize, r.cut)
-			r.shared.words[begun].Store(perfring.Now())
-			r.read(s)
-			r.shared.words[begun].Store(0)
+			if r.credit.Allows(credit.At(s.Time)) {
+				r.Read(s)
+			}
 		}
 		now := perfring.Now()
 		r.credit.Left(credit.At(began))
@@ -180,7 +190,7 @@ func (r *reader) run() {
 
 // usedCPU returns the CPU time that this thread has used since the last call. While it waits, as for a lock of the
 // process that it reads, others have the CPU.
-func (r *reader) usedCPU() (since time.Duration) {
+func (r *turn) usedCPU() (since time.Duration) {
 	var now unix.Timespec
 	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&now)), 0)
 	used := time.Duration(now.Nano())
@@ -190,7 +200,7 @@ func (r *reader) usedCPU() (since time.Duration) {
 
 // setUp maps the ring and makes memory, with the first sample for which there is a signal: many recordings never have
 // one. It takes as long as reading some hundred stacks, which is not charged, as reading would be put off for it.
-func (r *reader) setUp() (ok bool) {
+func (r *turn) setUp() (ok bool) {
 	tap, err := perfring.NewTap(r.ring.FD, &r.ring.Attr, r.ring.Pages)
 	unix.Close(r.ring.FD)
 	if err != nil {
@@ -228,8 +238,14 @@ func wait(idle *int) (signalled bool) {
 	return true
 }
 
-// read reads the rest of the stack of a sample that was just taken, if the copy lacks a part.
-func (r *reader) read(s *perfring.Sample) {
+// Read reads the rest of the stack of a sample that was just taken, if the copy lacks a part.
+func (r *Reader) Read(s *perfring.Sample) {
+	r.shared.words[begun].Store(r.kernel.Now())
+	r.read(s)
+	r.shared.words[begun].Store(0)
+}
+
+func (r *Reader) read(s *perfring.Sample) {
 	const sp = 7 // PERF_REG_X86_SP (asm/perf_regs.h)
 	base, ok := s.Reg(sp)
 	if !ok || s.RegsABI != unix.PERF_SAMPLE_REGS_ABI_64 {
@@ -238,13 +254,10 @@ func (r *reader) read(s *perfring.Sample) {
 	copyEnd := base + s.DynSize
 	known := r.shared.shape(s.TID)
 	wished := known.wishesFor(base)
-	if known.isIn(copyEnd) && known.growth.Return == 0 && wished == 0 || !r.credit.Allows(credit.At(s.Time)) {
+	if known.isIn(copyEnd) && known.growth.Return == 0 && wished == 0 || isLate(s, r.kernel.Now()) {
 		return
 	}
-	if isLate(s, perfring.Now()) {
-		return
-	}
-	memory := r.memory.of(s.PID)
+	memory := r.memory.of(r.kernel, s.PID)
 	if memory == nil {
 		return
 	}
@@ -257,12 +270,12 @@ func (r *reader) read(s *perfring.Sample) {
 	if known.isIn(copyEnd) && morestack == 0 && wished == 0 {
 		return
 	}
-	isKept := isOrdinary(s.TID)
+	isKept := isOrdinary(r.kernel, s.TID)
 	if !isKept && !r.first.keeps(s.TID) {
 		return
 	}
-	thread := r.threads.begin(s.TID)
-	if thread == nil || isLate(s, perfring.Now()) {
+	thread := r.threads.begin(r.kernel, s.TID)
+	if thread == nil || isLate(s, r.kernel.Now()) {
 		return
 	}
 	h := head{tid: uint64(s.TID), time: s.Time, start: copyEnd}
@@ -299,7 +312,7 @@ func isLate(s *perfring.Sample, now uint64) bool {
 }
 
 // readInto reads what is wanted, and sets how much there was. It is false if that is nothing.
-func readInto(room []byte, memory *process.MemoryReader, w *wanted, k *shape, h *head) bool {
+func readInto(room []byte, memory *memory, w *wanted, k *shape, h *head) bool {
 	if w.behind > 0 {
 		h.size = uint64(memory.Read(room[:w.behind], h.start))
 	}
@@ -318,7 +331,7 @@ func readInto(room []byte, memory *process.MemoryReader, w *wanted, k *shape, h 
 
 // isThere reports whether the process still has the same as the copy at the copy's beginning and at its end.
 // This comes after the rest was read: a thread that gets on changes the beginning first.
-func (r *reader) isThere(memory *process.MemoryReader, s *perfring.Sample, base uint64) bool {
+func (r *Reader) isThere(memory *memory, s *perfring.Sample, base uint64) bool {
 	last := min(s.DynSize, compared)
 	first := min(s.DynSize-last, compared)
 	from := s.DynSize - last
@@ -326,7 +339,7 @@ func (r *reader) isThere(memory *process.MemoryReader, s *perfring.Sample, base 
 }
 
 // has reports whether the process has bytes at an address.
-func (r *reader) has(memory *process.MemoryReader, addr uint64, want []byte) bool {
+func (r *Reader) has(memory *memory, addr uint64, want []byte) bool {
 	have := r.buf[:len(want)]
 	return memory.Read(have, addr) == len(have) && bytes.Equal(have, want)
 }

@@ -1,9 +1,6 @@
 package rest
 
-import (
-	"unspool/perfring"
-	"unspool/vmas/process"
-)
+import "unspool/perfring"
 
 // What is read of a stack depends on what is known of its thread.
 
@@ -69,7 +66,7 @@ func (k *shape) isIn(copyEnd uint64) bool {
 
 // find returns what is to be read of the stack of a sample, of whose thread k is known. If morestack was called,
 // whose SP that is, this is the stack of a goroutine.
-func find(memory *process.MemoryReader, s *perfring.Sample, k *shape, morestack uint64, h *head) (w wanted,
+func find(memory *memory, s *perfring.Sample, k *shape, morestack uint64, h *head) (w wanted,
 	of goroutineStack) {
 	ok := false
 	if morestack != 0 {
@@ -139,7 +136,7 @@ func (of *goroutineStack) wanted(morestack uint64) wanted {
 
 // memoryEnd is where the mapping of a process ends in which an address is, 0 if that is too far away for a
 // stack, or is not known.
-func memoryEnd(memory *process.MemoryReader, addr uint64) uint64 {
+func memoryEnd(memory *memory, addr uint64) uint64 {
 	end := memory.MappingEnd(addr)
 	if end < addr || end-addr > farthest { // a goroutine's stack is in a large heap
 		return 0
