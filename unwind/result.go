@@ -230,7 +230,9 @@ func (r *Result) MarkRest(s *Stack) (found bool) {
 	for i := len(r.Frames) - 1; i > 0; i-- {
 		at := r.Frames[i].SP - 8
 		if isBehind := r.grown > 0 && i >= r.grown; isBehind || !s.copied(at) && s.holds(at) {
-			r.Frames[i].Source, found = ByLive, true
+			if found = true; r.Frames[i].Source == ByCFI { // a guess stays one, wherever its memory is from
+				r.Frames[i].Source = ByLive
+			}
 		} else if len(s.Wished) == 0 {
 			break
 		}
