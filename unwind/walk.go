@@ -204,6 +204,9 @@ func (p *place) slot(f, next *frame, by Source) uint32 {
 	}
 	switch {
 	case by == ByFramePointer && next.sp == f.bp+16:
+		if p.image != nil && p.jit == nil && p.image.Rule(p.m, f.lookup()) != rule.Uncovered {
+			return noSlot // a rule has failed, which may depend on more than what the frame has
+		}
 		return 16
 	case by == ByHeuristic && p.image != nil:
 		r := p.image.Rule(p.m, f.lookup())
