@@ -235,9 +235,14 @@ func proven(f *os.File, want *vmas.File, target string) (*os.File, error) {
 }
 
 // leadsTo reports whether the kernel's link to a mapped file, opened as f, shows the wanted path. Then f is the
-// mapped file even if its file system reports another inode in fstat. A different build ID or generation is
-// never overruled.
+// mapped file even if its file system reports another inode in fstat, as one that has its files from another device
+// may. On the same device, another inode is another file: the path may have been replaced, and mapped again there.
+// A different build ID or generation is never overruled.
 func leadsTo(target string, f *os.File, want *vmas.File) bool {
+	st, err := process.Fstat(f)
+	if err != nil || unix.Major(st.Dev) == want.Major && unix.Minor(st.Dev) == want.Minor {
+		return false
+	}
 	return want.BuildID.IsZero() && fileid.SameGeneration(f, &want.FileID) &&
 		target != "" && target == want.Name()
 }
