@@ -399,6 +399,11 @@ func (c *conversion) finish() (err error) {
 	st := counts.Sum(all)
 	st.Malformed += c.reader.Unknown()
 	st.Forgotten = lanes[0].session.Table().Forgotten() // each lane follows all records
+	if c.Watcher == nil {                               // which may use it on
+		for _, l := range lanes {
+			l.session.Close()
+		}
+	}
 	st.Command = c.reader.CommandLine()
 	st.Duration = time.Since(c.began)
 	st.CPU = counts.CPUTime()
