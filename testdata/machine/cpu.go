@@ -19,6 +19,7 @@ const (
 	// registers are those that the kernel is asked for: AX to SS, R8 to R15.
 	registers = 0xff0fff
 	eventID   = 7
+	never     = ^uint64(0)
 )
 
 // A cpu is a CPU with the kernel's side of its two rings.
@@ -30,8 +31,10 @@ type cpu struct {
 	format  perfring.Format
 	samples ring
 	others  ring
+	reads   stackReader
 	offline bool
 	buf     []byte   // of the record that is made
+	last    []byte   // likewise, of a sample, which may be read meanwhile
 	free    [][]byte // of records that were written
 }
 
@@ -75,6 +78,7 @@ var noStack [perfring.MaxStackSize]byte
 func newCPU(m *Machine, number int) *cpu {
 	c := &cpu{m: m, number: number, next: base, r: m.plan.draw("cpu", uint64(number)),
 		format: perfring.NewFormat(m.attr())}
+	c.reads = newStackReader(c)
 	for _, r := range []*ring{&c.samples, &c.others} {
 		size := m.plan.Ring
 		if r == &c.others {
@@ -144,6 +148,7 @@ func (c *cpu) writeTo(r *ring, w *waiting) {
 	}
 	r.lost = 0
 	for _, rec := range [][]byte{lost, w.rec} {
+		c.m.tape.take(r, rec)
 		at := int(head % uint64(len(r.Data)))
 		n := copy(r.Data[at:], rec)
 		copy(r.Data, rec[n:])
@@ -159,11 +164,21 @@ func (c *cpu) comm(t *task, tid uint32, exec bool) {
 }
 
 func (c *cpu) mmap(t *task, tid uint32, n *mapping) {
-	st := &n.file.stat
-	rec, err := perfring.AppendMmap2(c.buf[:0], &c.format, &perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: t.pid,
-		TID: tid, Addr: n.start, Len: sizeOf, Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Inode: st.Ino,
-		Prot: unix.PROT_READ | unix.PROT_EXEC, Flags: unix.MAP_PRIVATE, Path: []byte(n.file.path)}, c.id(t.pid, tid))
+	is := n.mmap2(t.pid, tid)
+	rec, err := perfring.AppendMmap2(c.buf[:0], &c.format, &is, c.id(t.pid, tid))
 	c.put(&c.others, rec, err)
+}
+
+// mmap2 is what records tell of a mapping.
+func (m *mapping) mmap2(pid, tid uint32) perfring.Mmap2 {
+	st := &m.file.stat
+	is := perfring.Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: pid, TID: tid, Addr: m.start, Len: sizeOf,
+		Maj: unix.Major(st.Dev), Min: unix.Minor(st.Dev), Inode: st.Ino, Prot: unix.PROT_READ | unix.PROT_EXEC,
+		Flags: unix.MAP_PRIVATE, Path: []byte(m.file.path)}
+	if m.file.generated {
+		is.Prot, is.Flags = is.Prot|unix.PROT_WRITE, is.Flags|unix.MAP_ANONYMOUS
+	}
+	return is
 }
 
 func (c *cpu) task(kind perfring.RecordType, pid, ppid, tid, ptid uint32) {
@@ -211,8 +226,14 @@ func (c *cpu) sample(t *task, th *thread) {
 		misc = unix.PERF_RECORD_MISC_KERNEL
 		chain = []uint64{^uint64(127), 0xffff_ffff_8100_0000 + c.r.Uint64N(1<<20)}
 	}
-	c.m.truth[c.m.at] = sampled{chain: s.chain, copied: len(stack), depth: int(th.top - s.sp)}
-	c.put(&c.samples, c.sampleOf(t.pid, th.tid, misc, chain, &s, stack), nil)
+	is := sampled{chain: s.chain, copied: len(stack), depth: int(th.segment(s.sp).top - s.sp)}
+	c.m.truth[c.m.at] = is
+	if c.m.tape != nil { // the judge forgets what it has judged
+		c.m.tape.truth[c.m.at] = is
+	}
+	rec := c.sampleOf(t.pid, th.tid, misc, chain, &s, stack)
+	c.put(&c.samples, rec, nil)
+	c.reads.sampled(th, rec)
 }
 
 // exited samples a task that has no user part any more.
@@ -222,7 +243,7 @@ func (c *cpu) exited(t *task) {
 }
 
 func (c *cpu) sampleOf(pid, tid uint32, misc uint16, chain []uint64, s *state, stack []byte) []byte {
-	b := le.AppendUint32(c.buf[:0], uint32(perfring.RecordSample))
+	b := le.AppendUint32(c.last[:0], uint32(perfring.RecordSample))
 	b = le.AppendUint16(le.AppendUint16(b, misc), 0)
 	b = le.AppendUint64(b, eventID)
 	ip := uint64(0)
@@ -265,6 +286,6 @@ func (c *cpu) sampleOf(pid, tid uint32, misc uint16, chain []uint64, s *state, s
 		b = le.AppendUint64(b, uint64(len(stack)))
 	}
 	le.PutUint16(b[6:], uint16(len(b)))
-	c.buf = b
+	c.last = b
 	return b
 }

@@ -8,6 +8,8 @@
 // Data flows so:
 //
 //	Plan -> Machine -> rings -> perfring.Source -> session.Session -> judge
+//	                   |  stacks -> rest.Reader -> rest.Stacks ^
+//	                   tape -> perf.data -> recorded.Convert -> judge
 //
 // The session asks the machine for files and for /proc by [process.Access], as it asks a real one.
 //

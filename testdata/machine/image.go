@@ -20,6 +20,7 @@ const (
 	byR13     // says that the CFA is R13
 	elsewhere // says that the CFA is in memory that is no stack
 	outest    // has no caller: _start, or the start of a thread
+	restorer  // what a signal handler returns to
 )
 
 // A function is code with CFI of known shape. Addresses are offsets in its file.
@@ -40,6 +41,7 @@ type call struct {
 // An image is an ELF file with functions. The first one is _start, the second the start of threads.
 type image struct {
 	functions []function
+	restorer  function // none of these
 	bytes     []byte
 }
 
@@ -48,14 +50,14 @@ const (
 	sizeOf = 0x4000 // of every file
 )
 
-// newImage makes a file with functions of the first kinds. They call each other, and any function of any file through a
+// newImage makes a file with functions of kinds that are chosen. They call each other, and any function of any file through a
 // pointer.
-func newImage(r *rand.Rand, buildID uint64, kinds kind) *image {
+func newImage(r *rand.Rand, buildID uint64, choose func() kind) *image {
 	w := &writer{im: &image{}}
 	w.cfi.Write(cie)
 	n := 6 + r.IntN(10)
 	for i := range n {
-		k, frame := kind(r.IntN(int(kinds))), uint64(8*(1+r.IntN(24)))
+		k, frame := choose(), uint64(8*(1+r.IntN(24)))
 		if i < 2 {
 			k, frame = outest, 0
 		} else if r.IntN(12) == 0 {
@@ -71,6 +73,7 @@ func newImage(r *rand.Rand, buildID uint64, kinds kind) *image {
 		}
 		w.end()
 	}
+	w.restorer()
 	for _, d := range w.directs {
 		from := codeAt + d.at + 5
 		le.PutUint32(w.code.Bytes()[d.at+1:], uint32(int(w.im.functions[d.target].start)-from))
@@ -112,11 +115,15 @@ func (w *writer) row(rule ...byte) {
 // cfaOffset is DW_CFA_def_cfa_offset.
 func cfaOffset(n uint64) []byte { return binary.AppendUvarint([]byte{0x0e}, n) }
 
-// begin writes the beginning of a function, which sets up its frame.
-func (w *writer) begin(k kind, frame uint64) {
+func (w *writer) align() {
 	for w.code.Len()%16 != 0 {
 		w.code.WriteByte(0x90)
 	}
+}
+
+// begin writes the beginning of a function, which sets up its frame.
+func (w *writer) begin(k kind, frame uint64) {
+	w.align()
 	w.f = function{start: w.here(), kind: k, frame: frame}
 	w.program, w.last = nil, w.f.start
 	switch k {
@@ -184,21 +191,23 @@ func (w *writer) end() {
 	w.im.functions = append(w.im.functions, w.f)
 	if w.f.kind != bare {
 		w.starts = append(w.starts, fde{w.f.start, w.cfi.Len()})
-		writeFDE(&w.cfi, &w.f, w.program)
+		writeFDE(&w.cfi, &w.f, w.cfi.Len(), w.program)
 	}
 }
 
 // cie is a CIE of x86-64: the CFA is SP+8, and the return address below it. Pointers are absolute.
-var cie = func() []byte {
-	b := []byte{0, 0, 0, 0, 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1}
+var cie = makeCIE([]byte{0, 0, 0, 0, 1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1})
+
+func makeCIE(b []byte) []byte {
 	for len(b)%8 != 4 {
 		b = append(b, 0)
 	}
 	return append(le.AppendUint32(nil, uint32(len(b))), b...)
-}()
+}
 
-func writeFDE(cfi *bytes.Buffer, f *function, program []byte) {
-	b := le.AppendUint32(nil, uint32(cfi.Len()+4)) // back to the CIE
+// writeFDE writes an FDE whose CIE is so many bytes before it.
+func writeFDE(cfi *bytes.Buffer, f *function, back int, program []byte) {
+	b := le.AppendUint32(nil, uint32(back+4))
 	b = le.AppendUint64(le.AppendUint64(b, f.start), f.end-f.start)
 	b = append(b, program...)
 	for len(b)%8 != 4 {

@@ -22,11 +22,14 @@ type Machine struct {
 	program []*file
 	library []*file
 
+	generated []*file
+
 	processes []*task // that live, in the order in which they began
 	started   uint64  // how many have begun
 	byPID     map[uint32]*task
 	nextPID   uint32
 	freed     []uint32
+	stacks    uint64 // of threads that have begun
 
 	cpus  []*cpu
 	order order  // of what happens on them
@@ -34,6 +37,9 @@ type Machine struct {
 	over  bool   // nothing happens any more
 	large large
 	asked map[string]uint64
+
+	tape    *tape // nil unless it is converted
+	signals bool  // stacks are read when they are sampled
 
 	// What was sampled, for the judge.
 	truth   map[uint64]sampled // by time
@@ -61,7 +67,14 @@ func newMachine(p Plan, files []*file) *Machine {
 		if f.strange && !p.has("strange") {
 			continue
 		}
+		if f.generated {
+			m.generated = append(m.generated, f)
+			continue
+		}
 		own := *f
+		if p.Output == "convert" { // which looks for files where they were
+			own.path = own.real
+		}
 		m.files[own.path] = &own
 		if i%2 == 0 {
 			m.program = append(m.program, &own)
@@ -78,8 +91,11 @@ func newMachine(p Plan, files []*file) *Machine {
 		t := m.spawn(r, 1)
 		m.execute(r, t, nil)
 		for range r.IntN(p.Threads) {
-			m.startThread(t, nil)
+			m.startThread(r, t, nil)
 		}
+	}
+	if p.Output == "convert" {
+		m.tape = newTape(m)
 	}
 	if p.isLarge() {
 		m.large = newLarge(m)
@@ -113,12 +129,7 @@ func (m *Machine) happens(r *rand.Rand, fault string) bool {
 
 // spawn makes a process without mappings and threads.
 func (m *Machine) spawn(r *rand.Rand, parent uint32) *task {
-	pid := m.nextPID
-	if n := len(m.freed); n > 0 && m.happens(r, "reuse") {
-		pid, m.freed = m.freed[n-1], m.freed[:n-1]
-	} else {
-		m.nextPID += 1 + uint32(r.IntN(3))
-	}
+	pid := m.newID(r)
 	t := &task{pid: pid, ppid: parent, started: (m.at - base) / 1e7, comm: fmt.Sprintf("task-%d", pid)}
 	t.started += m.started // no two processes of a PID began at the same time
 	m.started++
@@ -127,16 +138,30 @@ func (m *Machine) spawn(r *rand.Rand, parent uint32) *task {
 	return t
 }
 
+// newID is the ID of a new thread.
+func (m *Machine) newID(r *rand.Rand) (id uint32) {
+	if n := len(m.freed); n > 0 && m.plan.has("reuse") && r.IntN(2) == 0 {
+		m.Reached["reuse"]++
+		id, m.freed = m.freed[n-1], m.freed[:n-1]
+		return id
+	}
+	id = m.nextPID
+	m.nextPID += 1 + uint32(r.IntN(3))
+	return id
+}
+
 // execute gives a process another program. c is the CPU, nil before the recording.
 func (m *Machine) execute(r *rand.Rand, t *task, c *cpu) { m.executeFile(r, t, nil, c) }
 
 // executeFile is execute for a program, any one for nil.
 func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
+	first := &thread{tid: t.pid, p: t, turns: new(turns)}
 	for _, th := range t.threads {
-		th.exited = th.tid != t.pid
+		if th.exited = th.tid != t.pid; !th.exited {
+			first.turns = th.turns
+		}
 	}
-	t.maps, t.threads = nil, nil
-	first := &thread{tid: t.pid, p: t}
+	t.maps, t.threads, t.spare = nil, nil, nil
 	t.comm = fmt.Sprintf("program-%d", r.IntN(100))
 	if c != nil {
 		c.comm(t, t.pid, true)
@@ -148,6 +173,7 @@ func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
 	for range 1 + r.IntN(2) {
 		m.mapFile(r, t, m.library[r.IntN(len(m.library))], c, t.pid)
 	}
+	m.generate(r, t, c)
 	first.begin(t.maps[0], &t.maps[0].file.image.functions[0], 0x7ffc_0000_0000+uint64(r.IntN(1<<20))<<12)
 	t.threads = append(t.threads, first)
 }
@@ -172,11 +198,17 @@ func (m *Machine) mapFile(r *rand.Rand, t *task, f *file, c *cpu, tid uint32) {
 }
 
 // startThread starts a thread.
-func (m *Machine) startThread(t *task, c *cpu) {
-	th := &thread{tid: m.nextPID, p: t}
-	m.nextPID++
-	lib := t.maps[len(t.maps)-1]
-	th.begin(lib, &lib.file.image.functions[1], 0x7f00_0000_0000+uint64(th.tid)<<24)
+func (m *Machine) startThread(r *rand.Rand, t *task, c *cpu) {
+	th := &thread{tid: m.newID(r), p: t, turns: new(turns)}
+	th.realTime = m.happens(r, "realtime")
+	m.stacks++
+	top := uint64(0x7f00_0000_0000) + m.stacks<<24
+	if n := len(t.spare); n > 0 && m.happens(r, "samestack") {
+		top = t.spare[n-1].top
+		t.spare = t.spare[:n-1]
+	}
+	lib := t.maps[1]
+	th.begin(lib, &lib.file.image.functions[1], top)
 	t.threads = append(t.threads, th)
 	if c != nil {
 		c.task(recordFork, t.pid, t.pid, th.tid, t.pid)
@@ -192,6 +224,11 @@ func (m *Machine) advance(until uint64) {
 	for m.order[0].next <= until {
 		next := m.order[0]
 		m.at = max(m.at, next.next)
+		if m.signals {
+			for _, c := range m.cpus {
+				c.reads.goOn(m.at)
+			}
+		}
 		m.happen(next)
 		next.write(m.at) // not only at the end: there may be thousands by then
 		next.next += 1 + uint64(next.r.Int64N(2*int64(m.period())))
@@ -199,8 +236,10 @@ func (m *Machine) advance(until uint64) {
 	}
 	m.at = max(m.at, until)
 	for _, c := range m.cpus {
+		c.reads.goOn(until)
 		c.write(until)
 	}
+	m.tape.round(until, false)
 }
 
 // happen lets something happen on a CPU.
@@ -219,10 +258,13 @@ func (m *Machine) happen(c *cpu) {
 	}
 	t := alive[r.IntN(len(alive))]
 	th := t.threads[r.IntN(len(t.threads))]
+	if t.isHeld(m.at) {
+		return
+	}
 	switch r.IntN(60) {
 	case 0:
 		if len(t.threads) < m.plan.Threads {
-			m.startThread(t, c)
+			m.startThread(r, t, c)
 		}
 	case 1:
 		if len(t.threads) > 1 && th.tid != t.pid {
@@ -258,8 +300,13 @@ func (m *Machine) happen(c *cpu) {
 		if m.happens(r, "trailers") {
 			c.ksymbol()
 		}
+	case 10:
+		m.regenerate(r, t)
 	default:
 		th.step(r, 6+r.IntN(20))
+		if th.handled() == 0 && th.room() && m.happens(r, "signal") {
+			th.interrupt(r)
+		}
 		c.sample(t, th)
 	}
 }
@@ -297,6 +344,8 @@ func (m *Machine) forkTask(r *rand.Rand, c *cpu, parent *task) *task {
 func (m *Machine) endThread(t *task, th *thread, c *cpu) {
 	t.threads = slices.DeleteFunc(t.threads, func(o *thread) bool { return o == th })
 	th.exited = true
+	t.spare = append(t.spare, th)
+	m.freed = append(m.freed, th.tid)
 	c.task(recordExit, t.pid, t.pid, th.tid, t.pid)
 }
 
@@ -325,7 +374,7 @@ func (m *Machine) end(r *rand.Rand, t *task, c *cpu) {
 func (m *Machine) changeLibrary(r *rand.Rand, t *task, c *cpu, th *thread) {
 	f := m.library[r.IntN(len(m.library))]
 	for i, o := range t.maps[1:] {
-		if !t.isUsed(o) && m.happens(r, "dlclose") {
+		if !o.file.generated && !t.isUsed(o) && m.happens(r, "dlclose") {
 			if f.replacedBy != nil {
 				f = f.replacedBy
 			}

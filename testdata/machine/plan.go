@@ -21,6 +21,7 @@ type Plan struct {
 	Copy      int           // bytes of stack that are copied
 	Ring      int           // bytes of a ring, a power of two
 	Join      bool          // stacks that the copy cuts off are completed
+	Reads     bool          // also by reading them when they are sampled
 	Output    string        // where the recording goes: one of Outputs
 	Faults    []string
 
@@ -50,23 +51,39 @@ var Faults = []string{
 	"strange",   // code whose CFI does not lead to its callers
 	"limit",     // stacks are deeper than is asked for
 	"exits",     // samples of tasks that have exited
+	"ran",       // threads get on while their stacks are read
+	"moved",     // threads get on on another CPU before that
+	"unread",    // stacks are not read
+	"readlate",  // stacks are read when their threads have got on
+	"readlong",  // stacks are read in time, which takes longer than their samples wait
+	"readshort", // reads of memory end early
+	"realtime",  // threads have real-time priority, so nothing keeps them from getting on
+	"jit",       // processes generate code, with frame pointers
+	"rejit",     // and other code, which they replace
+	"events",    // a recording that is converted has two events
+	"disorder",  // its records are in any order, but for its rounds
+	"cut",       // it is cut short
+	"signal",    // threads handle signals, on stacks of their own
+	"samestack", // threads get the stacks of others that have ended
 }
 
 // Outputs are where a recording can go: to the judge alone, by the session; and by live.Record also to a file, to
-// several files by turns, and to a file that has the last of it.
-var Outputs = []string{"judge", "file", "segments", "flight"}
+// several files by turns, and to a file that has the last of it; or to a file with stacks in it, which is converted.
+var Outputs = []string{"judge", "file", "segments", "flight", "convert"}
 
 // Draw draws a plan.
 func Draw(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := Plan{Seed: seed, CPUs: 1 + r.IntN(4), Processes: 1 + r.IntN(5), Threads: 1 + r.IntN(4),
-		Time: time.Duration(50+r.IntN(450)) * time.Millisecond, Copy: 512 << r.IntN(5), Ring: 1 << 21, Join: r.IntN(2) == 0}
+		Time: time.Duration(50+r.IntN(300)) * time.Millisecond, Copy: 512 << r.IntN(5), Ring: 1 << 21, Join: r.IntN(2) == 0}
+	odds := [3]int{3, 3, 12}[r.IntN(3)] // where few things go wrong, more has to be right
 	for _, f := range Faults {
-		if r.IntN(3) == 0 {
+		if r.IntN(odds) == 0 {
 			p.Faults = append(p.Faults, f)
 		}
 	}
 	p.Output = Outputs[r.IntN(len(Outputs))]
+	p.Reads = p.Join && r.IntN(3) > 0
 	if p.has("lost") {
 		p.Ring = 1 << (12 + r.IntN(5))
 		p.Copy = min(p.Copy, p.Ring/4)
@@ -78,8 +95,8 @@ func (p *Plan) has(fault string) bool { return slices.Contains(p.Faults, fault) 
 
 // String returns the plan as a line that Parse reads.
 func (p Plan) String() string {
-	line := fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t output=%s faults=%s",
-		p.Seed, p.CPUs, p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, p.Output,
+	line := fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t reads=%t output=%s faults=%s",
+		p.Seed, p.CPUs, p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, p.Reads, p.Output,
 		strings.Join(p.Faults, ","))
 	if p.isLarge() {
 		line += fmt.Sprintf(" rate=%d maps=%d period=%d", p.Rate, p.Maps, p.Period.Microseconds())
@@ -116,6 +133,8 @@ func Parse(line string) (p Plan, err error) {
 			p.Period = time.Duration(n) * time.Microsecond
 		case "join":
 			p.Join, nerr = strconv.ParseBool(value)
+		case "reads":
+			p.Reads, nerr = strconv.ParseBool(value)
 		case "output":
 			if p.Output, nerr = value, nil; !slices.Contains(Outputs, value) {
 				nerr = errors.New("no such output")
@@ -145,7 +164,7 @@ func Shortest(p Plan, fails func(Plan) bool) Plan {
 		for _, change := range []func(*Plan){
 			func(q *Plan) { q.CPUs = 1 }, func(q *Plan) { q.CPUs-- }, func(q *Plan) { q.Processes = 1 },
 			func(q *Plan) { q.Processes-- }, func(q *Plan) { q.Threads = 1 }, func(q *Plan) { q.Time /= 2 },
-			func(q *Plan) { q.Time -= q.Time / 8 }, func(q *Plan) { q.Join = false },
+			func(q *Plan) { q.Time -= q.Time / 8 }, func(q *Plan) { q.Join = false }, func(q *Plan) { q.Reads = false },
 			func(q *Plan) { q.Output = Outputs[0] },
 		} {
 			q := p

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"hash"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"unspool/capture/counts"
@@ -55,6 +57,9 @@ func (r *Result) problem(format string, args ...any) {
 	}
 }
 
+// longFolder is how long the name of a folder for files may be.
+const longFolder = 120
+
 // Files makes the files that machines have, in a folder that is there as long as they run.
 func Files(folder string) (all []*file, err error) {
 	r := rand.New(rand.NewPCG(1, 1))
@@ -62,17 +67,21 @@ func Files(folder string) (all []*file, err error) {
 		name := [2]string{"program", "library"}[i%2]
 		f := &file{path: fmt.Sprintf("/usr/%s-%d", name, i)}
 		if f.strange = i%4 == 3; f.strange {
-			f.image = newImage(r, 0x1000+uint64(i), outest)
+			f.image = newImage(r, 0x1000+uint64(i), func() kind { return kind(r.IntN(int(outest))) })
 		} else {
-			f.image = newImage(r, 0x1000+uint64(i), bare)
+			f.image = newImage(r, 0x1000+uint64(i), func() kind { return kind(r.IntN(int(bare))) })
 		}
-		f.real = filepath.Join(folder, filepath.Base(f.path))
+		// Paths are recorded, too: their length is the same for each folder.
+		f.real = filepath.Join(folder, strings.Repeat("x", max(longFolder-len(folder), 1)), filepath.Base(f.path))
+		if err := os.MkdirAll(filepath.Dir(f.real), 0o700); err != nil {
+			return nil, err
+		}
 		if err := f.write(f.image.bytes); err != nil {
 			return nil, err
 		}
 		all = append(all, f)
 	}
-	return all, nil
+	return append(all, generatedFiles(r)...), nil
 }
 
 // Run simulates a plan, in a folder for its files. It has to be called in a bubble of package testing/synctest.
@@ -82,24 +91,33 @@ func Run(p Plan, files []*file, folder string) *Result { return watch(p, files, 
 func watch(p Plan, files []*file, folder string, look func(*run)) *Result {
 	m := newMachine(p, files)
 	r := &run{Machine: m, res: &Result{Reached: m.Reached}, draw: p.draw("recorder"), look: look}
-	r.judge = &judge{m: m, res: r.res, all: sha256.New(), right: make(map[uint64][]uint64)}
+	defer m.closeReads()
+	r.judge = &judge{m: m, res: r.res, all: sha256.New(), right: make(map[uint64][]uint64), truth: m.truth, known: never}
 	var rings []perfring.Memory
 	for _, c := range m.cpus {
 		rings = append(rings, c.samples.Memory, c.others.Memory)
 	}
 	event := perfring.Attr{Name: "cpu-clock", PerfEventAttr: *m.attr(), IDs: []uint64{eventID}}
-	r.source = perfring.OfMemory(event, rings, &perfring.Simulation{Now: m.now, Wait: r.wait, Disable: r.last})
+	by := &perfring.Simulation{Now: m.now, Wait: r.wait, Disable: r.last}
+	if p.Reads {
+		by.Signal = m.signal
+	}
+	r.source = perfring.OfMemory(event, rings, by)
 	r.most = 2048
 	if p.has("limit") {
 		r.most = 12
 		m.Reached["limit"]++
 	}
-	if p.Output == Outputs[0] {
+	switch p.Output {
+	case Outputs[0], "convert":
 		r.session()
-	} else {
+	default:
 		r.record(folder)
 	}
 	r.judge.session.Close()
+	if r.tape != nil {
+		r.convert(folder)
+	}
 	time.Sleep(time.Minute) // what hangs ends, and nothing of the session is left: the bubble would not end otherwise
 	for _, c := range m.cpus {
 		c.freeRings()
@@ -160,6 +178,7 @@ func (r *run) session() {
 		Waits: func() { r.happen(); r.source.Glance(s.Glance) }, OfSamples: r.source.OfSamples,
 		BuildIDs: func(string, []byte) {},
 	})
+	s.ReadRest(r.source, r.Machine)
 	r.judge.Begin(s)
 	r.check("seed", s.SeedLater(nil))
 	r.check("read processes", s.SeedSome(func() bool { return true }))
@@ -200,7 +219,7 @@ func (r *run) last() {
 // record runs a recording, from its beginning to its files.
 func (r *run) record(folder string) {
 	o := live.Options{
-		AllCPUs: true, Source: r.source, Processes: access{r.Machine}, StackSize: r.plan.Copy, MaxStack: r.most,
+		AllCPUs: true, Source: r.source, Processes: access{r.Machine}, Rest: r.Machine, StackSize: r.plan.Copy, MaxStack: r.most,
 		NoJoin: !r.plan.Join, Duration: r.plan.Time, Watcher: r.judge,
 	}
 	place, err := output.Find(filepath.Join(folder, "perf.data"))
@@ -245,7 +264,12 @@ type judge struct {
 	all     hash.Hash
 	count   struct{ samples, user, kernel uint64 }
 	last    uint64
-	right   map[uint64][]uint64 // by time, the chains that were right
+	truth   map[uint64]sampled
+	// converts means that a recording is converted, and neither /proc nor memory can be read.
+	converts bool
+	// known is up to when the recording has all records; a sample behind that may have others cut off that it needs.
+	known uint64
+	right map[uint64][]uint64 // by time, the chains that were right
 }
 
 // Begin is for [session.Watcher].
@@ -286,12 +310,12 @@ func (j *judge) WriteSample(w *perfdata.Walked) error {
 func (j *judge) stack(w *perfdata.Walked) {
 	j.count.user++
 	t := w.Sample.Time
-	is, known := j.m.truth[t]
+	is, known := j.truth[t]
 	if !known {
 		j.res.problem("a sample at %d, when there was none", t-base)
 		return
 	}
-	delete(j.m.truth, t)
+	delete(j.truth, t)
 	if j.right[t] = slices.Clone(w.Result.IPs); j.m.plan.isLong() && j.m.plan.Output != "file" {
 		j.forget(t)
 	}
@@ -301,15 +325,22 @@ func (j *judge) stack(w *perfdata.Walked) {
 	for n < len(res.IPs) && n < len(is.chain) && res.IPs[n] == is.chain[n] {
 		n++
 	}
-	joined := w.Links != link.NotSought && w.Links.IsJoined()
+	joined := w.Links.IsJoined() && w.Links != link.Read
 	if joined {
 		j.res.Joined++
+	} else if w.Links == link.Read {
+		j.m.Reached["read"]++
+		if res.HasSwitched() && res.End == unwind.Root {
+			j.m.Reached["wished"]++
+		}
 	}
 	switch {
 	case n < len(res.IPs) && joined:
 		j.res.Wrong++
-	case n < len(res.IPs) && isGuessed(res, n):
+	case n < len(res.IPs) && isGuessed(res, n) && (j.converts || !j.m.plan.guessesWell()):
 		j.res.Guessed++
+	case n < len(res.IPs) && t > j.known:
+		j.m.Reached["cut, wrong"]++
 	case n < len(res.IPs):
 		j.res.problem("thread %d of %d at %d: the stack is %#x, found are %#x, of %d bytes %d copied", w.Sample.TID,
 			w.Sample.PID, t-base, is.chain, res.IPs, is.depth, is.copied)
@@ -328,15 +359,27 @@ func (j *judge) stack(w *perfdata.Walked) {
 // isGuessed reports whether a frame up to the one at an index was found by what is known to be wrong at times.
 func isGuessed(res *unwind.Result, index int) bool {
 	return slices.ContainsFunc(res.Frames[:index+1], func(f unwind.Frame) bool {
-		return f.Source == unwind.ByHeuristic || f.Source == unwind.ByFramePointer
+		switch f.Source {
+		case unwind.ByHeuristic, unwind.ByFramePointer, unwind.ByResuming:
+			return true
+		}
+		return false
 	})
+}
+
+// guessesWell reports whether what is guessed has to be right: all code without CFI has frame pointers and can be read.
+func (p *Plan) guessesWell() bool {
+	q := *p
+	q.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f string) bool { return f == "jit" })
+	return q.isCalm()
 }
 
 // isCalm reports whether nothing keeps a stack from being complete but its depth.
 func (p *Plan) isCalm() bool {
 	for _, f := range p.Faults {
 		switch f {
-		case "inverted", "throttled", "trailers", "offline", "stall", "fork", "exits":
+		case "inverted", "throttled", "trailers", "offline", "stall", "fork", "exits", "ran", "moved", "unread", "readlate",
+			"readlong", "readshort", "realtime", "samestack":
 		default:
 			return false
 		}

@@ -23,7 +23,10 @@ type file struct {
 	image *image
 	// strange means that its functions have CFI that does not lead to their callers.
 	strange bool
-	stat    unix.Stat_t
+	// generated means that it is no file, but memory; framed, that its functions have frame pointers.
+	generated, framed bool
+
+	stat unix.Stat_t
 	// replacedBy is what is at the path now, nil for the file itself.
 	replacedBy *file
 }
@@ -41,6 +44,7 @@ type task struct {
 	comm      string
 	maps      []*mapping // of the program first
 	threads   []*thread
+	spare     []*thread // that have ended; others may get their stacks
 	ended     bool
 }
 
@@ -104,6 +108,10 @@ func (a access) Text(pid, tid uint32, name process.Text, _ int) (io.ReadCloser, 
 	case process.Maps:
 		byAddress := func(a, b *mapping) int { return cmp.Compare(a.start, b.start) }
 		for _, m := range slices.SortedFunc(slices.Values(p.maps), byAddress) {
+			if m.file.generated {
+				fmt.Fprintf(&b, "%x-%x rwxp 00000000 00:00 0 \n", m.start, m.start+sizeOf)
+				continue
+			}
 			fmt.Fprintf(&b, "%x-%x r-xp 00000000 %02x:%02x %d %s\n", m.start, m.start+sizeOf, unix.Major(m.file.stat.Dev),
 				unix.Minor(m.file.stat.Dev), m.file.stat.Ino, m.file.path)
 		}
@@ -147,9 +155,6 @@ func (a access) Owner(pid uint32) (uint32, error) {
 	}
 	return 1000 + pid%3, nil
 }
-
-// ReadMemory is for [process.Memory].
-func (a access) ReadMemory(uint32, []byte, uint64) int { return 0 }
 
 // open opens a file after a while. At the path of a file that was replaced, there is another one.
 func (a access) open(pid uint32, path string, mapped *file) (*os.File, error) {
@@ -211,9 +216,6 @@ func (a access) OpenMapped(pid uint32, start, _ uint64) (*os.File, string, error
 
 // OpenWithin is for [process.Files].
 func (a access) OpenWithin(uint32, string) (*os.File, error) { return nil, fs.ErrNotExist }
-
-// OpenPerfMap is for [process.Files].
-func (a access) OpenPerfMap(uint32, uint32) (*os.File, error) { return nil, fs.ErrNotExist }
 
 // Stat is for [process.Files].
 func (a access) Stat(pid uint32, path string) (st unix.Stat_t, err error) {

@@ -12,10 +12,12 @@ type thread struct {
 	p      *task
 	stack  []byte // its memory, up to top
 	top    uint64
+	alt    segment // for signal handlers
 	frames []frame // outermost first
 	sp, bp uint64  // in the body of the innermost one
 	bx     uint64
 	exited bool
+	*turns
 }
 
 // A frame is that of a function that has set it up.
@@ -35,6 +37,28 @@ const (
 	secret = 0x5ec2e7_5ec2e7_5e
 )
 
+// A segment is memory up to top.
+type segment struct {
+	memory []byte
+	top    uint64
+}
+
+func (s segment) holds(addr uint64) bool { return addr < s.top && addr >= s.top-uint64(len(s.memory)) }
+
+// from is the memory from an address on.
+func (s segment) from(addr uint64) []byte { return s.memory[uint64(len(s.memory))-(s.top-addr):] }
+
+// segment is the stack that an address is on.
+func (t *thread) segment(addr uint64) segment {
+	if t.alt.holds(addr) {
+		return t.alt
+	}
+	return segment{t.stack, t.top}
+}
+
+// untouched is a stack that nothing was written to.
+var untouched = bytes.Repeat(le.AppendUint64(nil, secret), stackSize/8)
+
 // begin puts a thread at a function that has no caller.
 func (t *thread) begin(m *mapping, f *function, top uint64) {
 	t.top, t.sp, t.bp = top, top, 0
@@ -45,8 +69,8 @@ func (t *thread) begin(m *mapping, f *function, top uint64) {
 // fork copies a thread to another process, at the same addresses.
 func (t *thread) fork(to *task, tid uint32) *thread {
 	c := *t
-	c.tid, c.p = tid, to
-	c.stack = append([]byte(nil), t.stack...)
+	c.tid, c.p, c.turns = tid, to, new(turns)
+	c.stack, c.alt.memory = slices.Clone(t.stack), slices.Clone(t.alt.memory)
 	c.frames = append([]frame(nil), t.frames...)
 	for i := range c.frames {
 		c.frames[i].m = to.mappingAt(c.frames[i].m.start)
@@ -54,11 +78,11 @@ func (t *thread) fork(to *task, tid uint32) *thread {
 	return &c
 }
 
-// untouched is the memory of a stack that was never used.
-var untouched = bytes.Repeat(le.AppendUint64(nil, secret), stackSize/8)
-
 // reach makes the stack's memory reach down to an address.
 func (t *thread) reach(at uint64) {
+	if t.alt.holds(at) {
+		return
+	}
 	size := len(t.stack)
 	for uint64(size) < t.top-at {
 		size *= 2
@@ -70,11 +94,16 @@ func (t *thread) reach(at uint64) {
 
 func (t *thread) put(at, word uint64) {
 	t.reach(at)
-	le.PutUint64(t.stack[uint64(len(t.stack))-(t.top-at):], word)
+	le.PutUint64(t.segment(at).from(at), word)
 }
 
 // room reports whether another frame fits, however large it is.
-func (t *thread) room() bool { return t.top-t.sp < stackSize-8192 }
+func (t *thread) room() bool {
+	if t.onAlt() {
+		return t.alt.top-t.sp < altSize-8192
+	}
+	return t.top-t.sp < stackSize-8192
+}
 
 func (t *thread) last() *frame { return &t.frames[len(t.frames)-1] }
 
@@ -94,8 +123,13 @@ func (t *thread) choose(r *rand.Rand) (c *call, m *mapping, f *function) {
 func (t *thread) enter(r *rand.Rand) {
 	l := t.last()
 	c, m, f := t.choose(r)
+	t.call(r, l.m.start+c.after, m, f)
+}
+
+// call calls a function, which returns to an address.
+func (t *thread) call(r *rand.Rand, to uint64, m *mapping, f *function) {
 	next := frame{m: m, f: f, cfa: t.sp, bp: t.bp, bx: t.bx, sp: t.sp}
-	t.put(t.sp-8, l.m.start+c.after)
+	t.put(t.sp-8, to)
 	t.sp -= 8
 	switch f.kind {
 	case byBP:
@@ -112,15 +146,47 @@ func (t *thread) enter(r *rand.Rand) {
 	t.frames = append(t.frames, next)
 }
 
-// leave returns from the innermost function.
+// leave returns from the innermost function, and from the handler of a signal to what it has interrupted.
 func (t *thread) leave() {
-	l := t.last()
-	t.sp, t.bp, t.bx = l.sp, l.bp, l.bx
-	t.frames = t.frames[:len(t.frames)-1]
+	for again := true; again && len(t.frames) > 1; again = t.last().f.kind == restorer {
+		l := t.last()
+		t.sp, t.bp, t.bx = l.sp, l.bp, l.bx
+		t.frames = t.frames[:len(t.frames)-1]
+	}
+}
+
+// again returns from some functions and calls the same ones, by other calls where there are some: the stack is as deep
+// as before.
+func (t *thread) again(r *rand.Rand) {
+	kept := max(1, t.handled())
+	kept += r.IntN(len(t.frames) - kept + 1)
+	if kept == t.handled() {
+		kept++ // the handler is not called
+	}
+	left := slices.Clone(t.frames[kept:])
+	for range left {
+		t.leave()
+	}
+	for _, was := range left {
+		var some []*call
+		l := t.last()
+		for i := range l.f.calls {
+			c := &l.f.calls[i]
+			if c.target < 0 || was.m == l.m && &l.m.file.image.functions[c.target] == was.f {
+				some = append(some, c)
+			}
+		}
+		t.call(r, l.m.start+some[r.IntN(len(some))].after, was.m, was.f)
+	}
 }
 
 // step goes on for a while.
 func (t *thread) step(r *rand.Rand, deep int) {
+	t.ran, t.count = t.ran+uint64(period), t.count+1
+	if r.IntN(8) == 0 {
+		t.again(r)
+		return
+	}
 	for range 1 + r.IntN(6) {
 		if n := len(t.frames); t.room() && (n < 3 || r.IntN(n+deep) < deep) {
 			t.enter(r)
@@ -170,12 +236,11 @@ func (t *thread) now(r *rand.Rand) (s state) {
 }
 
 func (t *thread) word(at uint64) uint64 {
-	i := int64(at) - int64(t.top) + int64(len(t.stack))
-	return le.Uint64(t.stack[i:])
+	return le.Uint64(t.segment(at).from(at))
 }
 
 // copy returns what the kernel copies from SP on.
 func (t *thread) copy(sp uint64, most int) []byte {
-	i := int64(sp) - int64(t.top) + int64(len(t.stack))
-	return t.stack[i:min(i+int64(most), int64(len(t.stack)))]
+	s := t.segment(sp).from(sp)
+	return s[:min(most, len(s))]
 }
