@@ -144,7 +144,8 @@ var dimensions = []dimension{
 	}},
 	{"processes started a second", [3]int{625, 2_500, 10_000}, func(n, times int) Plan {
 		return Plan{CPUs: 16, Processes: n / 20, Threads: 2, Time: time.Duration(3*times) * time.Second, Copy: 2048,
-			Ring: 1 << 20, Output: "file", Rate: n, Period: 16 * time.Second / time.Duration(3*n), Faults: []string{"reuse", "fresh"}}
+			Ring: 1 << 20, Output: "file", Rate: n, Period: 16 * time.Second / time.Duration(3*n),
+			Faults: []string{"reuse", "fresh"}}
 	}},
 	{"processes that run already", [3]int{1_000, 4_000, 16_000}, func(n, times int) Plan {
 		return Plan{CPUs: 64, Processes: n, Threads: 2, Time: time.Duration(4*times) * time.Second, Copy: 2048, Ring: 1 << 18,
