@@ -18,8 +18,8 @@ import (
 	"unspool/perfring"
 )
 
-// A tape is what a recorder writes that leaves stacks as they are, such as perf: rounds of the records of one ring after
-// the other.
+// A tape is what a recorder writes that leaves stacks as they are, such as perf: rounds of the records of one ring
+// after the other.
 type tape struct {
 	m       *Machine
 	r       *rand.Rand

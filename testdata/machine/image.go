@@ -50,8 +50,8 @@ const (
 	sizeOf = 0x4000 // of every file
 )
 
-// newImage makes a file with functions of kinds that are chosen. They call each other, and any function of any file through a
-// pointer.
+// newImage makes a file with functions of kinds that are chosen. They call each other, and any function of any file
+// through a pointer.
 func newImage(r *rand.Rand, buildID uint64, choose func() kind) *image {
 	w := &writer{im: &image{}}
 	w.cfi.Write(cie)

@@ -95,7 +95,8 @@ func (p *Plan) has(fault string) bool { return slices.Contains(p.Faults, fault) 
 
 // String returns the plan as a line that Parse reads.
 func (p Plan) String() string {
-	line := fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t reads=%t output=%s faults=%s",
+	line := fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t reads=%t output=%s "+
+		"faults=%s",
 		p.Seed, p.CPUs, p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, p.Reads, p.Output,
 		strings.Join(p.Faults, ","))
 	if p.isLarge() {

@@ -219,8 +219,8 @@ func (r *run) last() {
 // record runs a recording, from its beginning to its files.
 func (r *run) record(folder string) {
 	o := live.Options{
-		AllCPUs: true, Source: r.source, Processes: access{r.Machine}, Rest: r.Machine, StackSize: r.plan.Copy, MaxStack: r.most,
-		NoJoin: !r.plan.Join, Duration: r.plan.Time, Watcher: r.judge,
+		AllCPUs: true, Source: r.source, Processes: access{r.Machine}, Rest: r.Machine, StackSize: r.plan.Copy,
+		MaxStack: r.most, NoJoin: !r.plan.Join, Duration: r.plan.Time, Watcher: r.judge,
 	}
 	place, err := output.Find(filepath.Join(folder, "perf.data"))
 	if err != nil {

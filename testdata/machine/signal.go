@@ -14,7 +14,8 @@ const (
 // restorer writes the code that a handler returns to, whose CFI says that registers are in the ucontext.
 func (w *writer) restorer() {
 	w.align()
-	f := function{start: w.here(), kind: restorer}                          // a byte early, as a caller is looked up by the byte before
+	// The CFI begins a byte early, as callers are looked up by the byte before.
+	f := function{start: w.here(), kind: restorer}
 	w.code.Write([]byte{0x90, 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}) // mov $15,%rax; syscall
 	f.end = w.here()
 	cieAt := w.cfi.Len()
