@@ -34,6 +34,7 @@ type Client struct {
 	wait answerWait     // of the goroutine that drains the rings, while records wait
 	idle answerWait     // of the same goroutine between two drains
 	rest answerWait     // of others
+	all  answerWait     // of who lists all processes, without which nothing is recorded
 }
 
 // How many requests for files, and for texts and memory can be under way, those that hang included; and of these for
@@ -102,7 +103,9 @@ func (c *Client) PID() int { return c.cmd.Process.Pid }
 
 // Over returns a client of an opener that is reached over connections, which connect makes.
 func Over(connect func(bounded bool) (Conn, error)) (c *Client, err error) {
-	c = &Client{hung: make(map[uint32]int), wait: newAnswerWait(), rest: newAnswerWait(), idle: newAnswerWait()}
+	c = &Client{hung: make(map[uint32]int), wait: newAnswerWait(), rest: newAnswerWait(), idle: newAnswerWait(),
+		all: newAnswerWait()}
+	c.all.one = firstCredit
 	for _, kind := range []struct {
 		lines   **lines
 		n       int
@@ -213,7 +216,7 @@ func exchange(ls *lines, r *request, fd int) (answer, error) {
 	if err := l.send(r, fd); err != nil {
 		return answer{fd: -1}, ls.fail(err)
 	}
-	a, err := l.receive(&incoming{}, forever)
+	a, err := l.receive(&incoming{file: r.op.opens()}, forever)
 	if err != nil {
 		return a, ls.fail(err)
 	}

@@ -34,6 +34,7 @@ type incoming struct {
 	all    []byte
 	drop   bool          // nobody wants it
 	piece  bool          // one piece is wanted
+	file   bool          // so is a descriptor
 	waited time.Duration // for it
 }
 
@@ -55,7 +56,7 @@ func (l *line) receive(in *incoming, limit time.Duration) (answer, error) {
 		}
 		a, err := parseAnswer(l.buf[:n])
 		a.fd = receiveRights(l.control[:controls])
-		if err == nil && a.more != 0 && a.fd >= 0 {
+		if err == nil && a.fd >= 0 && (!in.file || a.more != 0 || a.errno != 0) {
 			err = errMessage
 		}
 		if err != nil {
