@@ -89,16 +89,20 @@ func (t *Table) step(r *reading) (done bool, err error) {
 
 // stepMaps reads the next piece of maps.
 func (t *Table) stepMaps(r *reading) (done bool, err error) {
-	s, different := r.space, false
+	s, different, looked := r.space, false, false
 	lines, err := r.maps.next(t.proc.buf, func(m *Map) {
 		if r.within != nil {
 			t.keepShown(r.within, s, m)
 			return
 		}
+		if !looked { // only now: what maps shows is not younger
+			t.look()
+			looked = true
+		}
 		if r.ahead = r.ahead || t.isAhead(s, m); r.ahead {
 			return
 		}
-		if !s.Doubted() && s.hidesCode(m) {
+		if !s.Doubted() && (s.hidesCode(m) || t.isToldLater(s.PID, m)) {
 			return
 		}
 		if !s.holds(m) {
