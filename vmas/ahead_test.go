@@ -124,8 +124,8 @@ func TestMappingsToCome(t *testing.T) {
 	}
 }
 
-// TestFirstReadingIsAheadOfRecords reads a process for the first time when the record of a library is still in the rings.
-// The samples before that were of the library that was there before.
+// TestFirstReadingIsAheadOfRecords reads a process for the first time when the record of a library is in the rings
+// still. The samples before that were of the library that was there before.
 func TestFirstReadingIsAheadOfRecords(t *testing.T) {
 	t.Parallel()
 	tab := NewTable(fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /a.so\n" +
@@ -138,6 +138,25 @@ func TestFirstReadingIsAheadOfRecords(t *testing.T) {
 	}
 	if s.Find(0x1000) != nil || s.Find(0x8000) == nil {
 		t.Errorf("found %v and %v", s.Find(0x1000), s.Find(0x8000))
+	}
+}
+
+// TestRecordsAreYoungerThanMaps applies the record of a library when maps is open and not read yet: it shows what was
+// there before.
+func TestRecordsAreYoungerThanMaps(t *testing.T) {
+	t.Parallel()
+	tab := NewTable(fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /a.so\n" +
+		"5000-6000 r-xp 00000000 00:00 1 /a.so\n" + "8000-9000 r-xp 00000000 00:00 1 /a.so\n"}))
+	if err := tab.SeedLater([]uint32{5}); err != nil {
+		t.Fatal(err)
+	}
+	open := func() bool { return tab.unread.now == nil || tab.unread.now.under.maps == nil }
+	tab.SeedSome(open, nil)
+	tab.Mmap(5, Map{Addr: 0x5000, Len: 0x1000, Prot: ProtExec, Name: []byte("/b.so")})
+	tab.SeedSome(func() bool { return true }, nil)
+	s := tab.Space(5)
+	if s.Find(0x1000) == nil || s.Find(0x5000).File.Path != "/b.so" || s.Find(0x8000) == nil {
+		t.Errorf("found %v, %v and %v", s.Find(0x1000), s.Find(0x5000), s.Find(0x8000))
 	}
 }
 

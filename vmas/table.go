@@ -331,7 +331,6 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 func (t *Table) Lost() {
 	t.ended.clear()
 	clear(t.toCome)
-	clear(t.mappingsToCome)
 	t.losses++
 }
 
