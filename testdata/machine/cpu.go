@@ -211,7 +211,8 @@ func (c *cpu) sample(t *task, th *thread) {
 		misc = unix.PERF_RECORD_MISC_KERNEL
 		chain = []uint64{^uint64(127), 0xffff_ffff_8100_0000 + c.r.Uint64N(1<<20)}
 	}
-	c.m.truth[c.m.at] = sampled{chain: s.chain, copied: len(stack), depth: int(th.top - s.sp)}
+	c.m.truth[c.m.at] = sampled{chain: s.chain, copied: len(stack), depth: int(th.top - s.sp),
+		program: t.program, comm: t.comm}
 	c.put(&c.samples, c.sampleOf(t.pid, th.tid, misc, chain, &s, stack), nil)
 }
 

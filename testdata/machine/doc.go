@@ -9,8 +9,9 @@
 //
 //	Plan -> Machine -> rings -> perfring.Source -> session.Session -> judge
 //
-// The session asks the machine for files and for /proc by [process.Access], as it asks a real one.
+// The session asks the machine for files and for /proc by [process.Access], as it asks a real one: the machine itself,
+// or the product's [opener.Client], whose requests a server of the machine answers from the wire.
 //
 // To add a kind of fault, add its name to [Faults], and ask Machine.happens at the place where it happens. TestSimulate
-// fails if it never does.
+// fails if it never does. A fault that keeps no stack from being complete is in complete, too.
 package machine

@@ -34,10 +34,6 @@ func simulate(t *testing.T, p Plan, files []*file) (res *Result) {
 
 // TestSimulate simulates machines. Of one that fails it says the shortest plan that still does.
 func TestSimulate(t *testing.T) {
-	files, err := Files(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // there is little to keep, and much to forget
 	began, spent := time.Now(), cpuTime()
 	var mu sync.Mutex
@@ -48,6 +44,10 @@ func TestSimulate(t *testing.T) {
 		for w := range workers {
 			t.Run(strconv.FormatUint(w, 10), func(t *testing.T) {
 				t.Parallel()
+				files, err := Files(t.TempDir())
+				if err != nil {
+					t.Fatal(err)
+				}
 				for seed := *from + w; seed < *from+uint64(*seeds); seed += workers {
 					p := Draw(seed)
 					res := simulate(t, p, files)
