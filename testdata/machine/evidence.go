@@ -51,6 +51,12 @@ func (j *judge) space(w *perfdata.Walked, is *sampled) {
 	}
 }
 
+// hasLostRecords reports whether records about processes were lost. Until these are read again, which may come late,
+// nobody knows what they have mapped.
+func (m *Machine) hasLostRecords() bool {
+	return slices.ContainsFunc(m.cpus, func(c *cpu) bool { return c.others.dropped > 0 })
+}
+
 // A walk is what was found of a stack without those that were seen before and after.
 type walk struct {
 	time uint64

@@ -33,6 +33,7 @@ type Result struct {
 	Joined   uint64
 	Wrong    uint64 // joined stacks whose callers were others
 	Guessed  uint64 // stacks with wrong frames that were guessed, as their code has no CFI
+	Doubted  uint64 // stacks that are wrong as records were lost, and what makes up for them came late, or not
 	Samples  uint64
 	Digest   string // of all that was written
 }
@@ -46,7 +47,7 @@ func (r *Result) add(o *Result) {
 		r.Ended[i] += n
 	}
 	r.Samples, r.Joined, r.Wrong = r.Samples+o.Samples, r.Joined+o.Joined, r.Wrong+o.Wrong
-	r.Guessed += o.Guessed
+	r.Guessed, r.Doubted = r.Guessed+o.Guessed, r.Doubted+o.Doubted
 }
 
 // mostProblems is how many problems of a run are kept.
@@ -354,6 +355,10 @@ func (j *judge) stack(w *perfdata.Walked) {
 		j.wrong = append(j.wrong, caller{[2]uint32{w.Sample.PID, w.Sample.TID}, t, res.IPs[n], res.IPs[n-1]})
 	case n < len(res.IPs) && isGuessed(res, n):
 		j.res.Guessed++
+	case (j.m.plan.has("late") || j.m.plan.has("unanswered")) && j.m.hasLostRecords():
+		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
+			j.res.Doubted++
+		}
 	case n < len(res.IPs):
 		j.res.problem("thread %d of %d at %d: the stack is %#x, found are %#x, by %v, of %d bytes %d copied", w.Sample.TID,
 			w.Sample.PID, t-base, is.chain, res.IPs, sources(res), is.depth, is.copied)
