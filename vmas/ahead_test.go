@@ -141,6 +141,24 @@ func TestFirstReadingIsAheadOfRecords(t *testing.T) {
 	}
 }
 
+// TestMapsOfAProgramToCome reads maps for a sample in no mapping when the record is in the rings still that the process
+// executes another program.
+func TestMapsOfAProgramToCome(t *testing.T) {
+	t.Parallel()
+	tab := NewTable(fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /a.so\n"}))
+	tab.Fork(5, 5, 4, 4) // of a process that is not known
+	tab.Look = func() { tab.ToCome(5, 9) }
+	if tab.Refresh(5); tab.Space(5).Find(0x1000) != nil {
+		t.Error("the next program is taken for this one")
+	}
+	tab.Look = nil
+	tab.HasCome(5, 9)
+	tab.Comm(5, 5, []byte("next"), true)
+	if tab.Refresh(5); tab.Space(5).Find(0x1000) == nil {
+		t.Error("a program is not read when it has come")
+	}
+}
+
 // TestRecordsAreYoungerThanMaps applies the record of a library when maps is open and not read yet: it shows what was
 // there before.
 func TestRecordsAreYoungerThanMaps(t *testing.T) {

@@ -98,7 +98,7 @@ func (t *Table) stepMaps(r *reading) (done bool, err error) {
 			return
 		}
 		if !looked { // only now: what maps shows is not younger
-			t.look()
+			r.ahead = r.ahead || t.isToCome(s.PID)
 			looked = true
 		}
 		if s.isYounger(m, r.opened) {
