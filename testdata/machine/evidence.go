@@ -51,11 +51,15 @@ func (j *judge) space(w *perfdata.Walked, is *sampled) {
 	}
 }
 
-// hasLostRecords reports whether records about processes were lost. Until these are read again, which may come late,
-// nobody knows what they have mapped.
+// hasLostRecords reports whether records about processes were lost. Until these are read again, nobody knows what they
+// have mapped.
 func (m *Machine) hasLostRecords() bool {
 	return slices.ContainsFunc(m.cpus, func(c *cpu) bool { return c.others.dropped > 0 })
 }
+
+// showsLosses reports whether losses of records lead to wrong stacks: if it takes long until processes are read again, or
+// if others have mapped other files at the same addresses.
+func (p *Plan) showsLosses() bool { return p.has("late") || p.has("unanswered") || p.has("fixed") }
 
 // A walk is what was found of a stack without those that were seen before and after.
 type walk struct {

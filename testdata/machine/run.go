@@ -33,7 +33,7 @@ type Result struct {
 	Joined   uint64
 	Wrong    uint64 // joined stacks whose callers were others
 	Guessed  uint64 // stacks with wrong frames that were guessed, as their code has no CFI
-	Doubted  uint64 // stacks that are wrong as records were lost, and what makes up for them came late, or not
+	Doubted  uint64 // stacks that are wrong as records were lost
 	Samples  uint64
 	Digest   string // of all that was written
 }
@@ -355,7 +355,7 @@ func (j *judge) stack(w *perfdata.Walked) {
 		j.wrong = append(j.wrong, caller{[2]uint32{w.Sample.PID, w.Sample.TID}, t, res.IPs[n], res.IPs[n-1]})
 	case n < len(res.IPs) && isGuessed(res, n):
 		j.res.Guessed++
-	case (j.m.plan.has("late") || j.m.plan.has("unanswered")) && j.m.hasLostRecords():
+	case j.m.plan.showsLosses() && j.m.hasLostRecords():
 		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
 			j.res.Doubted++
 		}
