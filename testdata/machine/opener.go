@@ -194,7 +194,7 @@ func (c *conn) answer(q *request) {
 	c.m.mu.Lock()
 	isList := q.op == listNumbers && q.pid == 0 // without that, nothing is recorded
 	unanswered, late, wrong := !isList && c.m.happens(r, "unanswered"), -1, c.m.happens(r, "wrong")
-	if c.m.happens(r, "late") {
+	if c.m.happens(r, "late") || c.m.happens(r, "late") {
 		late = r.IntN(len(all))
 	}
 	if wrong {
@@ -210,7 +210,7 @@ func (c *conn) answer(q *request) {
 	for i := range all {
 		took := time.Duration(1 + r.Int64N(int64(answer)))
 		if i == late {
-			took += time.Duration(r.Int64N(int64(mostLate)))
+			took += time.Duration(r.Int64N(int64(mostLate) >> r.IntN(5))) // mostly in the recording
 		}
 		time.Sleep(took)
 		select {
