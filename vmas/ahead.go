@@ -35,6 +35,20 @@ func (s *Space) hidesCode(m *Map) bool {
 	return false
 }
 
+// isYounger reports whether a record has told of code at the addresses of a mapping since maps was opened, which shows
+// the mapping: the record may have been applied between two pieces of maps.
+func (s *Space) isYounger(m *Map, opened uint32) bool {
+	for e := range s.layout.from(m.Addr) {
+		if e.Start >= m.Addr+m.Len {
+			break
+		}
+		if int32(e.seq-opened) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // maps reports whether a file is mapped.
 func (s *Space) maps(path string) bool {
 	for e := range s.Mappings() {

@@ -97,15 +97,16 @@ func TestMapsAreAheadOfRecords(t *testing.T) {
 // still in the rings, that is what it tells of; else code was moved there.
 func TestMappingsToCome(t *testing.T) {
 	t.Parallel()
+	library := &Mapping{Start: 0x1000, End: 0x2000, File: &File{Path: "/b.so"}, Time: 9}
 	for _, c := range []struct {
 		name  string
 		looks func(*Table)
 		moved bool
 	}{
-		{"a record is in the rings", func(tab *Table) { tab.MappingToCome(5, 9) }, false},
-		{"of another process", func(tab *Table) { tab.MappingToCome(6, 9) }, true},
-		{"it was applied", func(tab *Table) { tab.MappingToCome(5, 9); tab.MappingHasCome(5, 9) }, true},
-		{"an earlier one was applied", func(tab *Table) { tab.MappingToCome(5, 9); tab.MappingHasCome(5, 8) }, false},
+		{"a record is in the rings", func(tab *Table) { tab.MappingToCome(5, library) }, false},
+		{"of another process", func(tab *Table) { tab.MappingToCome(6, library) }, true},
+		{"it was applied", func(tab *Table) { tab.MappingToCome(5, library); tab.MappingHasCome(5, 9) }, true},
+		{"an earlier one was applied", func(tab *Table) { tab.MappingToCome(5, library); tab.MappingHasCome(5, 8) }, false},
 	} {
 		root := fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /a.so\n" +
 			"8000-9000 r-xp 00000000 00:00 2 /b.so\n"})
@@ -120,6 +121,60 @@ func TestMappingsToCome(t *testing.T) {
 		if reloads(tab, s); (s.Find(0x1000).File.Path == "/b.so") != c.moved {
 			t.Errorf("%s: %s is there", c.name, s.Find(0x1000).File.Path)
 		}
+	}
+}
+
+// TestFirstReadingIsAheadOfRecords reads a process for the first time when the record of a library is in the rings
+// still. The samples before that were of the library that was there before.
+func TestFirstReadingIsAheadOfRecords(t *testing.T) {
+	t.Parallel()
+	tab := NewTable(fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /a.so\n" +
+		"8000-9000 r-xp 00000000 00:00 2 /b.so\n"}))
+	later := &Mapping{Start: 0x1000, End: 0x2000, File: &File{Path: "/a.so"}, Time: 9}
+	tab.Look = func() { tab.MappingToCome(5, later) }
+	s, err := tab.Seed(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Find(0x1000) != nil || s.Find(0x8000) == nil {
+		t.Errorf("found %v and %v", s.Find(0x1000), s.Find(0x8000))
+	}
+}
+
+// TestMapsOfAProgramToCome reads maps for a sample in no mapping when the record is in the rings still that the process
+// executes another program.
+func TestMapsOfAProgramToCome(t *testing.T) {
+	t.Parallel()
+	tab := NewTable(fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /a.so\n"}))
+	tab.Fork(5, 5, 4, 4) // of a process that is not known
+	tab.Look = func() { tab.ToCome(5, 9) }
+	if tab.Refresh(5); tab.Space(5).Find(0x1000) != nil {
+		t.Error("the next program is taken for this one")
+	}
+	tab.Look = nil
+	tab.HasCome(5, 9)
+	tab.Comm(5, 5, []byte("next"), true)
+	if tab.Refresh(5); tab.Space(5).Find(0x1000) == nil {
+		t.Error("a program is not read when it has come")
+	}
+}
+
+// TestRecordsAreYoungerThanMaps applies the record of a library when maps is open and not read yet: it shows what was
+// there before.
+func TestRecordsAreYoungerThanMaps(t *testing.T) {
+	t.Parallel()
+	tab := NewTable(fakeProc(t, fakeProcess{pid: 5, maps: "1000-2000 r-xp 00000000 00:00 1 /a.so\n" +
+		"5000-6000 r-xp 00000000 00:00 1 /a.so\n" + "8000-9000 r-xp 00000000 00:00 1 /a.so\n"}))
+	if err := tab.SeedLater([]uint32{5}); err != nil {
+		t.Fatal(err)
+	}
+	open := func() bool { return tab.unread.now == nil || tab.unread.now.under.maps == nil }
+	tab.SeedSome(open, nil)
+	tab.Mmap(5, Map{Addr: 0x5000, Len: 0x1000, Prot: ProtExec, Name: []byte("/b.so")})
+	tab.SeedSome(func() bool { return true }, nil)
+	s := tab.Space(5)
+	if s.Find(0x1000) == nil || s.Find(0x5000).File.Path != "/b.so" || s.Find(0x8000) == nil {
+		t.Errorf("found %v, %v and %v", s.Find(0x1000), s.Find(0x5000), s.Find(0x8000))
 	}
 }
 

@@ -98,18 +98,14 @@ func (t *mapsText) next(buf []byte, fn func(m *Map)) (lines int, err error) {
 		if nl < 0 && (n > 0 || cut) {
 			break
 		}
-		last := nl < 0 // without its newline
-		if last {
-			nl = len(data)
+		if nl < 0 { // a line without its newline was cut
+			return lines, io.EOF
 		}
 		if !t.skip && parseMapsLine(data[:nl], &m) {
 			lines++
 			fn(&m)
 		}
-		if t.skip = false; last {
-			return lines, io.EOF
-		}
-		data = data[nl+1:]
+		t.skip, data = false, data[nl+1:]
 	}
 	if len(data) == len(buf) {
 		data, t.skip = nil, true

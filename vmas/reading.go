@@ -24,6 +24,7 @@ type reading struct {
 	living  uint32   // a thread that has the address space: a leader that has exited has none
 
 	maps   *mapsText // nil until it is open
+	opened uint32    // Table.seq then
 	ahead  bool      // of the records: the process executes something else by now
 	within *layout   // what is known, of which the space gets what maps shows; nil where it may show more
 	before Map       // the line before
@@ -75,6 +76,7 @@ func (t *Table) step(r *reading) (done bool, err error) {
 		if s.kernel {
 			return true, nil
 		}
+		r.opened = t.seq
 		text, err := t.proc.texts.Text(s.PID, r.living, process.Maps, r.most)
 		s.denied = errors.Is(err, fs.ErrPermission)
 		if err != nil {
@@ -89,16 +91,23 @@ func (t *Table) step(r *reading) (done bool, err error) {
 
 // stepMaps reads the next piece of maps.
 func (t *Table) stepMaps(r *reading) (done bool, err error) {
-	s, different := r.space, false
+	s, different, looked := r.space, false, false
 	lines, err := r.maps.next(t.proc.buf, func(m *Map) {
 		if r.within != nil {
 			t.keepShown(r.within, s, m)
 			return
 		}
+		if !looked { // only now: what maps shows is not younger
+			r.ahead = r.ahead || t.isToCome(s.PID)
+			looked = true
+		}
+		if s.isYounger(m, r.opened) {
+			return
+		}
 		if r.ahead = r.ahead || t.isAhead(s, m); r.ahead {
 			return
 		}
-		if !s.Doubted() && s.hidesCode(m) {
+		if !s.Doubted() && (s.hidesCode(m) || t.isToldLater(s.PID, m)) {
 			return
 		}
 		if !s.holds(m) {

@@ -158,7 +158,8 @@ func TestSeedFromFakeProc(t *testing.T) {
 		"garbage\n" +
 		"6000-7000 rw-p 00000000 00:00 0 [heap]\n" +
 		"8000-9000 rw-p 00000000 00:00 0 [stack]\n" +
-		"a000-b000 r-xp 00000000 00:00 0 [vdso]" // no newline at the end
+		"a000-b000 r-xp 00000000 00:00 0 [vdso]\n" +
+		"b000-c000 r-xp 00000000 08:01 7" // cut
 	root := fakeProc(t,
 		fakeProcess{pid: 5, maps: maps, threads: map[int]string{6: "io R", 7: "dead Z"}},
 		fakeProcess{pid: 8, comm: "leader", state: "Z", maps: maps, threads: map[int]string{9: "left S"}},

@@ -31,7 +31,7 @@ type Table struct {
 
 	unread         unreads
 	toCome         map[uint32]uint64 // by PID: see ToCome
-	mappingsToCome map[uint32]uint64
+	mappingsToCome map[uint32][]Mapping
 	losses         uint64              // so far
 	accounts       map[uint32]*account // by user
 	all            credit.Credit
@@ -61,7 +61,7 @@ func NewTableOf(texts process.Texts, forget func(*File)) *Table {
 		maxWeight:      maxWeight,
 		unread:         unreads{of: make(map[uint32]*unread)},
 		toCome:         make(map[uint32]uint64),
-		mappingsToCome: make(map[uint32]uint64),
+		mappingsToCome: make(map[uint32][]Mapping),
 		accounts:       make(map[uint32]*account),
 		all:            credit.New(allShare, mostAllCredit),
 		part:           1,
@@ -331,7 +331,6 @@ func (t *Table) Comm(pid, tid uint32, comm []byte, exec bool) {
 func (t *Table) Lost() {
 	t.ended.clear()
 	clear(t.toCome)
-	clear(t.mappingsToCome)
 	t.losses++
 }
 

@@ -342,34 +342,59 @@ func (t *Table) HasCome(pid uint32, time uint64) {
 	}
 }
 
-// MappingToCome notes the same of a record of a mapping.
-func (t *Table) MappingToCome(pid uint32, time uint64) {
+// mostToCome is how many mappings are remembered of a process whose records are to come, the latest ones.
+const mostToCome = 64
+
+// MappingToCome notes the same of a record of a mapping, which may be told of several times.
+func (t *Table) MappingToCome(pid uint32, m *Mapping) {
 	if len(t.mappingsToCome) >= maxEnded {
 		clear(t.mappingsToCome)
 	}
-	t.mappingsToCome[pid] = max(t.mappingsToCome[pid], time)
+	all := t.mappingsToCome[pid]
+	if slices.ContainsFunc(all, func(o Mapping) bool { return o.Time == m.Time && o.Start == m.Start }) {
+		return
+	}
+	if len(all) >= mostToCome {
+		all = slices.Delete(all, 0, 1)
+	}
+	t.mappingsToCome[pid] = append(all, *m)
 }
 
 // MappingHasCome notes that such a record is being applied.
 func (t *Table) MappingHasCome(pid uint32, time uint64) {
-	if len(t.mappingsToCome) > 0 && t.mappingsToCome[pid] <= time {
+	all := t.mappingsToCome[pid]
+	if len(all) == 0 {
+		return
+	}
+	all = slices.DeleteFunc(all, func(m Mapping) bool { return m.Time <= time })
+	if t.mappingsToCome[pid] = all; len(all) == 0 {
 		delete(t.mappingsToCome, pid)
 	}
 }
 
 // IsMappingToCome reports whether there is such a record.
 func (t *Table) IsMappingToCome(pid uint32) bool {
-	if t.Look != nil {
-		t.Look()
-	}
-	return t.mappingsToCome[pid] > 0
+	t.look()
+	return len(t.mappingsToCome[pid]) > 0
+}
+
+// isToldLater reports whether such a record tells of a mapping that maps shows: older samples did not run its code.
+func (t *Table) isToldLater(pid uint32, m *Map) bool {
+	return slices.ContainsFunc(t.mappingsToCome[pid], func(o Mapping) bool {
+		return o.Start < m.Addr+m.Len && m.Addr < o.End && o.File.Path == pathOf(m)
+	})
 }
 
 // isToCome reports whether there is such a record.
 func (t *Table) isToCome(pid uint32) bool {
+	t.look()
+	_, ok := t.toCome[pid]
+	return ok
+}
+
+// look looks at the records that have come meanwhile.
+func (t *Table) look() {
 	if t.Look != nil {
 		t.Look()
 	}
-	_, ok := t.toCome[pid]
-	return ok
 }

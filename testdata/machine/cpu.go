@@ -226,7 +226,8 @@ func (c *cpu) sample(t *task, th *thread) {
 		misc = unix.PERF_RECORD_MISC_KERNEL
 		chain = []uint64{^uint64(127), 0xffff_ffff_8100_0000 + c.r.Uint64N(1<<20)}
 	}
-	is := sampled{chain: s.chain, copied: len(stack), depth: int(th.segment(s.sp).top - s.sp)}
+	is := sampled{chain: s.chain, copied: len(stack), depth: int(th.segment(s.sp).top - s.sp),
+		program: t.program, comm: t.comm}
 	c.m.truth[c.m.at] = is
 	if c.m.tape != nil { // the judge forgets what it has judged
 		c.m.tape.truth[c.m.at] = is

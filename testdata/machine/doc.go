@@ -11,8 +11,9 @@
 //	                   |  stacks -> rest.Reader -> rest.Stacks ^
 //	                   tape -> perf.data -> recorded.Convert -> judge
 //
-// The session asks the machine for files and for /proc by [process.Access], as it asks a real one.
+// The session asks the machine for files and for /proc by [process.Access], as it asks a real one: the machine itself,
+// or the product's [opener.Client], whose requests a server of the machine answers from the wire.
 //
 // To add a kind of fault, add its name to [Faults], and ask Machine.happens at the place where it happens. TestSimulate
-// fails if it never does.
+// fails if it never does. A fault that keeps no stack from being complete is in complete, too.
 package machine

@@ -39,6 +39,18 @@ func (r *run) files(folder string) {
 	if all := r.judge.count.samples; complete && samples != all {
 		r.res.problem("the files have %d samples of %d", samples, all)
 	}
+	if r.plan.Output == "flight" {
+		r.lastOf(samples)
+	}
+}
+
+// lastOf holds how many samples the file of a flight recorder has against those of the time that it has to keep.
+func (r *run) lastOf(samples uint64) {
+	times := r.judge.times
+	from, _ := slices.BinarySearch(times, r.judge.last-uint64(r.plan.Time/3))
+	if least := uint64(len(times) - from); samples < least {
+		r.res.problem("the file has %d samples, and at the end there were %d", samples, least)
+	}
 }
 
 // A written is a file that is read.
@@ -71,6 +83,10 @@ func (f *written) record(rec perfring.Record, format *perfring.Format, _ uint64)
 		return fmt.Errorf("a sample at %d has the stack %#x in place of %#x", f.sample.Time-base, user, right)
 	}
 	space := f.table.Space(f.sample.PID)
+	if comm := f.r.judge.comms[f.sample.Time]; comm != "" && (space == nil || space.Comm(f.sample.TID) != comm) {
+		return fmt.Errorf("a sample at %d of thread %d, %s, has another name, or none", f.sample.Time-base, f.sample.TID,
+			comm)
+	}
 	for i, ip := range user {
 		if i > 0 {
 			ip--

@@ -51,11 +51,14 @@ const (
 )
 
 // newImage makes a file with functions of kinds that are chosen. They call each other, and any function of any file
-// through a pointer.
-func newImage(r *rand.Rand, buildID uint64, choose func() kind) *image {
+// through a pointer. If they are alike, they are few, and their frames are of the same size.
+func newImage(r *rand.Rand, buildID uint64, choose func() kind, alike bool) *image {
 	w := &writer{im: &image{}}
 	w.cfi.Write(cie)
-	n := 6 + r.IntN(10)
+	n, most := 6+r.IntN(10), 4 // calls of one
+	if alike {
+		n, most = 4, 2
+	}
 	for i := range n {
 		k, frame := choose(), uint64(8*(1+r.IntN(24)))
 		if i < 2 {
@@ -63,8 +66,11 @@ func newImage(r *rand.Rand, buildID uint64, choose func() kind) *image {
 		} else if r.IntN(12) == 0 {
 			frame = uint64(8 * r.IntN(400))
 		}
+		if alike {
+			frame = 64
+		}
 		w.begin(k, frame)
-		for c := range 1 + r.IntN(4) {
+		for c := range 1 + r.IntN(most) {
 			target := -1
 			if c > 0 && n > 3 && r.IntN(2) == 0 {
 				target = 2 + r.IntN(n-2)

@@ -15,9 +15,9 @@ func generatedFiles(r *rand.Rand) (all []*file) {
 	for i := range 4 {
 		f := &file{path: "//anon", generated: true}
 		if f.framed = i%2 == 0; f.framed {
-			f.image = newImage(r, 0, func() kind { return byBP })
+			f.image = newImage(r, 0, func() kind { return byBP }, false)
 		} else {
-			f.image = newImage(r, 0, func() kind { return kind(r.IntN(int(byR13))) })
+			f.image = newImage(r, 0, func() kind { return kind(r.IntN(int(byR13))) }, false)
 		}
 		all = append(all, f)
 	}
@@ -48,6 +48,7 @@ func (m *Machine) regenerate(r *rand.Rand, t *task) {
 	for i, o := range t.maps {
 		if o.file.generated && !t.isUsed(o) && m.happens(r, "rejit") {
 			t.maps[i] = &mapping{o.start, m.someGenerated(r)}
+			t.program.note(m, t.maps[i])
 		}
 	}
 }

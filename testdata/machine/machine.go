@@ -51,6 +51,9 @@ type sampled struct {
 	chain  []uint64
 	copied int // how many bytes of its stack
 	depth  int // and how many there are
+
+	program *program
+	comm    string
 }
 
 // base is the time at which a recording begins, in ns: later than that of any clock here, as files were written before.
@@ -64,11 +67,11 @@ func newMachine(p Plan, files []*file) *Machine {
 	m := &Machine{plan: p, began: time.Now(), files: make(map[string]*file), byPID: make(map[uint32]*task), nextPID: 100,
 		at: base, asked: make(map[string]uint64), truth: make(map[uint64]sampled), Reached: make(map[string]int)}
 	for i, f := range files {
-		if f.strange && !p.has("strange") {
-			continue
-		}
 		if f.generated {
 			m.generated = append(m.generated, f)
+			continue
+		}
+		if f.strange && !p.has("strange") || f.alike != p.has("alike") {
 			continue
 		}
 		own := *f
@@ -162,6 +165,7 @@ func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
 		}
 	}
 	t.maps, t.threads, t.spare = nil, nil, nil
+	t.program = &program{told: c != nil, mapped: make(map[mapped]bool)}
 	t.comm = fmt.Sprintf("program-%d", r.IntN(100))
 	if c != nil {
 		c.comm(t, t.pid, true)
@@ -187,8 +191,15 @@ func (m *Machine) mapFile(r *rand.Rand, t *task, f *file, c *cpu, tid uint32) {
 	for slices.ContainsFunc(t.maps, func(o *mapping) bool { return o.start == at }) {
 		at += 1 << 16
 	}
+	if m.plan.has("fixed") {
+		for at = 0x5555_0000_0000; slices.ContainsFunc(t.maps, func(o *mapping) bool { return o.start == at }); {
+			at += 1 << 16
+		}
+		m.Reached["fixed"]++
+	}
 	n := &mapping{at, f}
 	t.maps = append(t.maps, n)
+	t.program.note(m, n)
 	if f.strange {
 		m.Reached["strange"]++
 	}
@@ -306,6 +317,8 @@ func (m *Machine) happen(c *cpu) {
 		th.step(r, 6+r.IntN(20))
 		if th.handled() == 0 && th.room() && m.happens(r, "signal") {
 			th.interrupt(r)
+		} else if m.happens(r, "alike") {
+			th.otherwise(r)
 		}
 		c.sample(t, th)
 	}
@@ -331,7 +344,7 @@ func (m *Machine) fork(r *rand.Rand, c *cpu, alive []*task) {
 func (m *Machine) forkTask(r *rand.Rand, c *cpu, parent *task) *task {
 	th := parent.threads[r.IntN(len(parent.threads))]
 	child := m.spawn(r, parent.pid)
-	child.comm = parent.comm
+	child.comm, child.program = parent.comm, parent.program.fork()
 	child.maps = make([]*mapping, len(parent.maps))
 	for i, o := range parent.maps {
 		child.maps[i] = &mapping{o.start, o.file}
@@ -380,6 +393,7 @@ func (m *Machine) changeLibrary(r *rand.Rand, t *task, c *cpu, th *thread) {
 			}
 			n := &mapping{o.start, f}
 			t.maps[1+i] = n
+			t.program.note(m, n)
 			c.mmap(t, th.tid, n)
 			return
 		}

@@ -23,6 +23,7 @@ type Plan struct {
 	Join      bool          // stacks that the copy cuts off are completed
 	Reads     bool          // also by reading them when they are sampled
 	Output    string        // where the recording goes: one of Outputs
+	Opener    bool          // answers for /proc and files
 	Faults    []string
 
 	// What makes a machine a large one, see scale.go; 0 for others.
@@ -42,6 +43,7 @@ var Faults = []string{
 	"reuse",     // PIDs are given again at once
 	"vanish",    // processes end while they are read
 	"dlclose",   // a library makes room for another one, at the same address
+	"fixed",     // programs and libraries are mapped at the same addresses in all processes
 	"replaced",  // files are replaced by others at the same path
 	"slow",      // files are opened late
 	"hang",      // files are not opened for ten seconds
@@ -49,6 +51,7 @@ var Faults = []string{
 	"stall",     // the recorder does not get a CPU for a while
 	"offline",   // a CPU goes away
 	"strange",   // code whose CFI does not lead to its callers
+	"alike",     // few functions, with frames of one size: a frame comes back with other callers
 	"limit",     // stacks are deeper than is asked for
 	"exits",     // samples of tasks that have exited
 	"ran",       // threads get on while their stacks are read
@@ -65,7 +68,24 @@ var Faults = []string{
 	"cut",       // it is cut short
 	"signal",    // threads handle signals, on stacks of their own
 	"samestack", // threads get the stacks of others that have ended
+	// Those in ofOpener.
+	"late",       // answers come late
+	"unanswered", // or never
+	"wrong",      // are cut, others, or no answers, with descriptors too many, too few, or of other files
+	"served",     // files are on servers: the opener reads them
+	"dead",       // the opener dies
 }
+
+// ofOpener are those of an opener, which answers for /proc and files.
+var ofOpener = []string{"late", "unanswered", "wrong", "served", "dead"}
+
+// complete are those that do not keep a stack from being complete, if records have told of its process from the
+// beginning; told are those of them that do otherwise.
+var (
+	complete = append(told, "inverted", "throttled", "trailers", "offline", "stall", "fork", "exits", "alike", "ran",
+		"moved", "unread", "readlate", "readlong", "readshort", "realtime", "samestack")
+	told = []string{"exec", "reuse", "vanish", "dlclose", "fixed"}
+)
 
 // Outputs are where a recording can go: to the judge alone, by the session; and by live.Record also to a file, to
 // several files by turns, and to a file that has the last of it; or to a file with stacks in it, which is converted.
@@ -84,6 +104,11 @@ func Draw(seed uint64) Plan {
 	}
 	p.Output = Outputs[r.IntN(len(Outputs))]
 	p.Reads = p.Join && r.IntN(3) > 0
+	p.Opener = r.IntN(3) > 0
+	simple := r.IntN(3) == 0 // so that stacks have to be complete
+	p.Faults = slices.DeleteFunc(p.Faults, func(f string) bool {
+		return !p.Opener && slices.Contains(ofOpener, f) || simple && !slices.Contains(complete, f)
+	})
 	if p.has("lost") {
 		p.Ring = 1 << (12 + r.IntN(5))
 		p.Copy = min(p.Copy, p.Ring/4)
@@ -96,9 +121,9 @@ func (p *Plan) has(fault string) bool { return slices.Contains(p.Faults, fault) 
 // String returns the plan as a line that Parse reads.
 func (p Plan) String() string {
 	line := fmt.Sprintf("seed=%d cpus=%d processes=%d threads=%d ms=%d copy=%d ring=%d join=%t reads=%t output=%s "+
-		"faults=%s",
+		"opener=%t faults=%s",
 		p.Seed, p.CPUs, p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, p.Reads, p.Output,
-		strings.Join(p.Faults, ","))
+		p.Opener, strings.Join(p.Faults, ","))
 	if p.isLarge() {
 		line += fmt.Sprintf(" rate=%d maps=%d period=%d", p.Rate, p.Maps, p.Period.Microseconds())
 	}
@@ -136,6 +161,8 @@ func Parse(line string) (p Plan, err error) {
 			p.Join, nerr = strconv.ParseBool(value)
 		case "reads":
 			p.Reads, nerr = strconv.ParseBool(value)
+		case "opener":
+			p.Opener, nerr = strconv.ParseBool(value)
 		case "output":
 			if p.Output, nerr = value, nil; !slices.Contains(Outputs, value) {
 				nerr = errors.New("no such output")
@@ -166,7 +193,7 @@ func Shortest(p Plan, fails func(Plan) bool) Plan {
 			func(q *Plan) { q.CPUs = 1 }, func(q *Plan) { q.CPUs-- }, func(q *Plan) { q.Processes = 1 },
 			func(q *Plan) { q.Processes-- }, func(q *Plan) { q.Threads = 1 }, func(q *Plan) { q.Time /= 2 },
 			func(q *Plan) { q.Time -= q.Time / 8 }, func(q *Plan) { q.Join = false }, func(q *Plan) { q.Reads = false },
-			func(q *Plan) { q.Output = Outputs[0] },
+			func(q *Plan) { q.Output = Outputs[0] }, func(q *Plan) { q.Opener = false },
 		} {
 			q := p
 			change(&q)

@@ -154,7 +154,8 @@ func (s *stackReader) meanwhile() {
 // isInBody reports whether a sample of a thread is of where its innermost function has locals.
 func (t *thread) isInBody(s *perfring.Sample) bool {
 	sp, _ := s.Reg(7)
-	return sp == t.sp && t.last().f.frame >= 8
+	l := t.last()
+	return sp == t.sp && l.f.frame >= 8 && sp < l.cfa
 }
 
 // getOn lets a thread run: it returns from some functions, and calls others, or the same ones.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"math/rand/v2"
@@ -18,10 +19,12 @@ import (
 	"unspool/capture/live"
 	"unspool/capture/output"
 	"unspool/capture/perfdata"
+	"unspool/capture/rights/opener"
 	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/unwind"
 	"unspool/unwind/link"
+	"unspool/vmas/process"
 )
 
 // A Result is what has come of a plan.
@@ -32,6 +35,7 @@ type Result struct {
 	Joined   uint64
 	Wrong    uint64 // joined stacks whose callers were others
 	Guessed  uint64 // stacks with wrong frames that were guessed, as their code has no CFI
+	Doubted  uint64 // stacks that are wrong as records were lost
 	Samples  uint64
 	Digest   string // of all that was written
 }
@@ -45,7 +49,7 @@ func (r *Result) add(o *Result) {
 		r.Ended[i] += n
 	}
 	r.Samples, r.Joined, r.Wrong = r.Samples+o.Samples, r.Joined+o.Joined, r.Wrong+o.Wrong
-	r.Guessed += o.Guessed
+	r.Guessed, r.Doubted = r.Guessed+o.Guessed, r.Doubted+o.Doubted
 }
 
 // mostProblems is how many problems of a run are kept.
@@ -63,14 +67,18 @@ const longFolder = 120
 // Files makes the files that machines have, in a folder that is there as long as they run.
 func Files(folder string) (all []*file, err error) {
 	r := rand.New(rand.NewPCG(1, 1))
-	for i := range 16 {
+	const others = 16
+	for i := range others + 4 {
 		name := [2]string{"program", "library"}[i%2]
-		f := &file{path: fmt.Sprintf("/usr/%s-%d", name, i)}
-		if f.strange = i%4 == 3; f.strange {
-			f.image = newImage(r, 0x1000+uint64(i), func() kind { return kind(r.IntN(int(outest))) })
-		} else {
-			f.image = newImage(r, 0x1000+uint64(i), func() kind { return kind(r.IntN(int(bare))) })
+		f := &file{path: fmt.Sprintf("/usr/%s-%d", name, i), strange: i < others && i%4 == 3, alike: i >= others}
+		kinds := bare
+		switch {
+		case f.strange:
+			kinds = outest
+		case f.alike:
+			kinds = byBP
 		}
+		f.image = newImage(r, 0x1000+uint64(i), func() kind { return kind(r.IntN(int(kinds))) }, f.alike)
 		// Paths are recorded, too: their length is the same for each folder.
 		f.real = filepath.Join(folder, strings.Repeat("x", max(longFolder-len(folder), 1)), filepath.Base(f.path))
 		if err := os.MkdirAll(filepath.Dir(f.real), 0o700); err != nil {
@@ -84,7 +92,8 @@ func Files(folder string) (all []*file, err error) {
 	return append(all, generatedFiles(r)...), nil
 }
 
-// Run simulates a plan, in a folder for its files. It has to be called in a bubble of package testing/synctest.
+// Run simulates a plan, in a folder for its files. It has to be called in a bubble of package testing/synctest. At a
+// time, one machine only has the files.
 func Run(p Plan, files []*file, folder string) *Result { return watch(p, files, folder, func(*run) {}) }
 
 // watch is Run with a look at the recording whenever it waits.
@@ -92,7 +101,8 @@ func watch(p Plan, files []*file, folder string, look func(*run)) *Result {
 	m := newMachine(p, files)
 	r := &run{Machine: m, res: &Result{Reached: m.Reached}, draw: p.draw("recorder"), look: look}
 	defer m.closeReads()
-	r.judge = &judge{m: m, res: r.res, all: sha256.New(), right: make(map[uint64][]uint64), truth: m.truth, known: never}
+	r.judge = &judge{m: m, res: r.res, all: sha256.New(), right: make(map[uint64][]uint64), truth: m.truth, known: never,
+		comms: make(map[uint64]string), walks: make(map[[2]uint32][]walk)}
 	var rings []perfring.Memory
 	for _, c := range m.cpus {
 		rings = append(rings, c.samples.Memory, c.others.Memory)
@@ -108,6 +118,13 @@ func watch(p Plan, files []*file, folder string, look func(*run)) *Result {
 		r.most = 12
 		m.Reached["limit"]++
 	}
+	opened := openFiles(filepath.Dir(files[0].real))
+	r.processes = access{m}
+	end := func() {}
+	if p.Opener {
+		client := newServer(m)
+		r.processes, end = client, func() { client.Close() }
+	}
 	switch p.Output {
 	case Outputs[0], "convert":
 		r.session()
@@ -118,7 +135,12 @@ func watch(p Plan, files []*file, folder string, look func(*run)) *Result {
 	if r.tape != nil {
 		r.convert(folder)
 	}
-	time.Sleep(time.Minute) // what hangs ends, and nothing of the session is left: the bubble would not end otherwise
+	time.Sleep(time.Minute) // what hangs ends
+	end()
+	time.Sleep(time.Minute) // nothing of the session is left: the bubble would not end otherwise
+	if n := openFiles(filepath.Dir(files[0].real)) - opened; n > 0 {
+		r.res.problem("%d descriptors are left", n)
+	}
 	for _, c := range m.cpus {
 		c.freeRings()
 	}
@@ -134,11 +156,20 @@ type run struct {
 	most   int // frames of a stack
 	draw   *rand.Rand
 	look   func(*run)
+
+	processes process.Access
 }
 
 func (r *run) check(what string, err error) {
 	if err != nil {
 		r.res.problem("%s: %v", what, err)
+	}
+}
+
+// checkBegin is check for what fails if the opener dies before it lists the processes.
+func (r *run) checkBegin(what string, err error) {
+	if !r.plan.has("dead") || !errors.Is(err, opener.ErrEnded) {
+		r.check(what, err)
 	}
 }
 
@@ -172,7 +203,7 @@ func (r *run) session() {
 	var s *session.Session
 	stop := make(chan struct{})
 	s = session.New(session.Config{
-		Format: r.source.Format(), Sink: r.judge, Proc: "/proc", Processes: access{r.Machine}, Live: true, MaxStack: r.most,
+		Format: r.source.Format(), Sink: r.judge, Proc: "/proc", Processes: r.processes, Live: true, MaxStack: r.most,
 		Join: r.plan.Join, JoinAfter: session.JoinAfter, Stop: stop,
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
 		Waits: func() { r.happen(); r.source.Glance(s.Glance) }, OfSamples: r.source.OfSamples,
@@ -180,7 +211,7 @@ func (r *run) session() {
 	})
 	s.ReadRest(r.source, r.Machine)
 	r.judge.Begin(s)
-	r.check("seed", s.SeedLater(nil))
+	r.checkBegin("seed", s.SeedLater(nil))
 	r.check("read processes", s.SeedSome(func() bool { return true }))
 	for time.Since(r.began) < r.plan.Time {
 		for end := time.Now().Add(time.Duration(r.draw.Int64N(int64(100 * time.Millisecond)))); time.Now().Before(end); {
@@ -219,7 +250,7 @@ func (r *run) last() {
 // record runs a recording, from its beginning to its files.
 func (r *run) record(folder string) {
 	o := live.Options{
-		AllCPUs: true, Source: r.source, Processes: access{r.Machine}, Rest: r.Machine, StackSize: r.plan.Copy,
+		AllCPUs: true, Source: r.source, Processes: r.processes, Rest: r.Machine, StackSize: r.plan.Copy,
 		MaxStack: r.most, NoJoin: !r.plan.Join, Duration: r.plan.Time, Watcher: r.judge,
 	}
 	place, err := output.Find(filepath.Join(folder, "perf.data"))
@@ -241,8 +272,12 @@ func (r *run) record(folder string) {
 		o.Rotation.Every, o.Rotation.Last = min(o.Rotation.Every, longPart), min(o.Rotation.Last, longPart)
 	}
 	out, err := live.Record(context.Background(), o)
-	r.check("record", err)
-	if took := time.Since(r.began); took > r.plan.Time+mostStall+mostEnd {
+	r.checkBegin("record", err)
+	most := r.plan.Time + mostStall + mostEnd
+	if r.plan.has("late") {
+		most += mostLate
+	}
+	if took := time.Since(r.began); took > most {
 		r.res.problem("the recording took %v", took)
 	}
 	r.judge.conclude(&out.Stats, out.Stats.Lost)
@@ -269,7 +304,11 @@ type judge struct {
 	converts bool
 	// known is up to when the recording has all records; a sample behind that may have others cut off that it needs.
 	known uint64
+	times []uint64            // of all samples, if a flight recorder keeps the last of them
 	right map[uint64][]uint64 // by time, the chains that were right
+	comms map[uint64]string   // by time, the names of the threads
+	walks map[[2]uint32][]walk
+	wrong []caller
 }
 
 // Begin is for [session.Watcher].
@@ -279,6 +318,7 @@ func (j *judge) Begin(s *session.Session) { j.session = s }
 func (j *judge) Write(rec []byte) error {
 	j.all.Write(rec)
 	j.secrets(rec)
+	j.trailer(rec)
 	if t, _ := j.m.cpus[0].format.Time(rec); t > j.m.now()+uint64(period) {
 		j.res.problem("a %s record of the future", perfring.Record(rec).Type())
 	}
@@ -300,6 +340,9 @@ func (j *judge) WriteSample(w *perfdata.Walked) error {
 		j.res.problem("a sample after a later one")
 	}
 	j.last = max(j.last, w.Sample.Time)
+	if j.m.plan.Output == "flight" && !j.m.plan.isLarge() {
+		j.times = append(j.times, j.last)
+	}
 	if w.Result != nil {
 		j.stack(w)
 	}
@@ -321,12 +364,8 @@ func (j *judge) stack(w *perfdata.Walked) {
 	}
 	res := w.Result
 	j.res.Ended[res.End]++
-	n := 0
-	for n < len(res.IPs) && n < len(is.chain) && res.IPs[n] == is.chain[n] {
-		n++
-	}
-	joined := w.Links.IsJoined() && w.Links != link.Read
-	if joined {
+	n := matching(res, is.chain)
+	if w.Links.IsJoined() && w.Links != link.Read {
 		j.res.Joined++
 	} else if w.Links == link.Read {
 		j.m.Reached["read"]++
@@ -334,36 +373,62 @@ func (j *judge) stack(w *perfdata.Walked) {
 			j.m.Reached["wished"]++
 		}
 	}
-	switch {
-	case n < len(res.IPs) && joined:
+	j.space(w, &is)
+	calm := j.m.plan.isCalm() || is.program.told && j.m.plan.isTold()
+	if calm && !j.m.plan.isLarge() {
+		j.comms[t] = is.comm
+	}
+	switch frames := j.walked(w); {
+	case n < len(res.IPs) && n >= frames:
 		j.res.Wrong++
+		j.wrong = append(j.wrong, caller{[2]uint32{w.Sample.PID, w.Sample.TID}, t, res.IPs[n], res.IPs[n-1]})
 	case n < len(res.IPs) && isGuessed(res, n) && (j.converts || !j.m.plan.guessesWell()):
 		j.res.Guessed++
 	case n < len(res.IPs) && t > j.known:
 		j.m.Reached["cut, wrong"]++
+	case j.m.plan.showsLosses() && j.m.hasLostRecords():
+		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
+			j.res.Doubted++
+		}
 	case n < len(res.IPs):
-		j.res.problem("thread %d of %d at %d: the stack is %#x, found are %#x, of %d bytes %d copied", w.Sample.TID,
-			w.Sample.PID, t-base, is.chain, res.IPs, is.depth, is.copied)
+		j.res.problem("thread %d of %d at %d: the stack is %#x, found are %#x, by %v, of %d bytes %d copied", w.Sample.TID,
+			w.Sample.PID, t-base, is.chain, res.IPs, sources(res), is.depth, is.copied)
 	case res.End == unwind.Root && n < len(is.chain):
 		j.res.problem("thread %d of %d at %d: %d of %d frames count as complete", w.Sample.TID, w.Sample.PID, t-base, n,
 			len(is.chain))
 	case res.End == unwind.DumpTooShort && is.copied == is.depth:
 		j.res.problem("thread %d of %d at %d: all %d bytes were copied, and the stack ends as cut off", w.Sample.TID,
 			w.Sample.PID, t-base, is.depth)
-	case res.End != unwind.Root && res.End != unwind.DumpTooShort && j.m.plan.isCalm():
+	case res.End != unwind.Root && res.End != unwind.DumpTooShort && calm:
 		j.res.problem("thread %d of %d at %d: ends as %v after %d of %d frames", w.Sample.TID, w.Sample.PID, t-base, res.End,
 			n, len(is.chain))
 	}
 }
 
+// matching returns how many frames are as in the chain. Those behind one that counts as resumed are further up in it.
+func matching(res *unwind.Result, chain []uint64) (n int) {
+	for at := 0; n < len(res.IPs) && at < len(chain); at++ {
+		if res.IPs[n] == chain[at] {
+			n++
+		} else if res.Frames[n].Source != unwind.ByResuming {
+			break
+		}
+	}
+	return n
+}
+
+// sources are how the frames of a stack were found.
+func sources(res *unwind.Result) (all []unwind.Source) {
+	for i := range res.Frames {
+		all = append(all, res.Frames[i].Source)
+	}
+	return all
+}
+
 // isGuessed reports whether a frame up to the one at an index was found by what is known to be wrong at times.
 func isGuessed(res *unwind.Result, index int) bool {
 	return slices.ContainsFunc(res.Frames[:index+1], func(f unwind.Frame) bool {
-		switch f.Source {
-		case unwind.ByHeuristic, unwind.ByFramePointer, unwind.ByResuming:
-			return true
-		}
-		return false
+		return f.Source == unwind.ByHeuristic || f.Source == unwind.ByFramePointer || f.Source == unwind.ByResuming
 	})
 }
 
@@ -376,21 +441,16 @@ func (p *Plan) guessesWell() bool {
 
 // isCalm reports whether nothing keeps a stack from being complete but its depth.
 func (p *Plan) isCalm() bool {
-	for _, f := range p.Faults {
-		switch f {
-		case "inverted", "throttled", "trailers", "offline", "stall", "fork", "exits", "ran", "moved", "unread", "readlate",
-			"readlong", "readshort", "realtime", "samestack":
-		default:
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.Faults, func(f string) bool {
+		return !slices.Contains(complete, f) || slices.Contains(told, f)
+	})
 }
 
 // conclude holds the counts against each other.
 func (j *judge) conclude(st *counts.Stats, lost uint64) {
 	j.m.mu.Lock()
 	defer j.m.mu.Unlock()
+	j.wrongCallers()
 	j.res.Samples = st.Samples
 	j.res.Digest = hex.EncodeToString(j.all.Sum(nil)[:8])
 	written, dropped, reported := uint64(j.m.Reached["SAMPLE"]), uint64(0), uint64(0)

@@ -23,12 +23,21 @@ type file struct {
 	image *image
 	// strange means that its functions have CFI that does not lead to their callers.
 	strange bool
+	alike   bool // their frames are
 	// generated means that it is no file, but memory; framed, that its functions have frame pointers.
 	generated, framed bool
 
 	stat unix.Stat_t
 	// replacedBy is what is at the path now, nil for the file itself.
 	replacedBy *file
+}
+
+// name is what /proc shows of the file where it is mapped.
+func (f *file) name() string {
+	if f.replacedBy != nil {
+		return f.path + " (deleted)"
+	}
+	return f.path
 }
 
 // A mapping is of a whole file.
@@ -46,6 +55,7 @@ type task struct {
 	threads   []*thread
 	spare     []*thread // that have ended; others may get their stacks
 	ended     bool
+	program   *program
 }
 
 func (p *task) mappingAt(start uint64) *mapping {
@@ -113,7 +123,7 @@ func (a access) Text(pid, tid uint32, name process.Text, _ int) (io.ReadCloser, 
 				continue
 			}
 			fmt.Fprintf(&b, "%x-%x r-xp 00000000 %02x:%02x %d %s\n", m.start, m.start+sizeOf, unix.Major(m.file.stat.Dev),
-				unix.Minor(m.file.stat.Dev), m.file.stat.Ino, m.file.path)
+				unix.Minor(m.file.stat.Dev), m.file.stat.Ino, m.file.name())
 		}
 	case process.Cmdline:
 		b.WriteString(p.comm + "\x00")
@@ -211,7 +221,7 @@ func (a access) OpenMapped(pid uint32, start, _ uint64) (*os.File, string, error
 		return nil, "", fs.ErrNotExist
 	}
 	f, err := a.open(pid, is.path, is)
-	return f, is.path, err
+	return f, is.name(), err
 }
 
 // OpenWithin is for [process.Files].

@@ -196,6 +196,17 @@ func (t *thread) step(r *rand.Rand, deep int) {
 	}
 }
 
+// otherwise returns to near the outermost function, and is as deep then as before, by any calls.
+func (t *thread) otherwise(r *rand.Rand) {
+	n := len(t.frames)
+	for kept := 1 + r.IntN(n); len(t.frames) > kept; {
+		t.leave()
+	}
+	for len(t.frames) < n && t.room() {
+		t.enter(r)
+	}
+}
+
 // A state is what a thread's registers are, and its true chain, innermost first.
 type state struct {
 	pc, sp, bp, bx uint64

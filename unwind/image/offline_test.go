@@ -350,7 +350,7 @@ func TestMappedFilesAreToldApart(t *testing.T) {
 			name string
 			want *vmas.File
 			err  error
-		}{{"itself", &own, nil}, {"another device", &device, fileid.ErrReplaced},
+		}{{"itself", &own, nil}, {"another device", &device, fileid.ErrUnlike},
 			{"another generation", &generation, fileid.ErrReplaced}} {
 			if own.Generation == 0 && c.want == &generation {
 				continue // which this file system does not tell

@@ -224,25 +224,14 @@ func (fd *finder) openMapped(pid uint32, m *vmas.Mapping) (*os.File, error) {
 
 // proven returns f if it is the wanted file, and closes it otherwise. If the kernel told neither inode nor
 // build ID, the path is enough: the process has just mapped what it leads to. target is what the kernel's own
-// link to the mapped file shows, "" if f was opened by another path.
+// link to the mapped file shows, "" if f was opened by another path. If that is the wanted path, f is the mapped file
+// even if its file system reports another inode in fstat; not if a mapping of f shows another one: the process may
+// have mapped another file there since.
 func proven(f *os.File, want *vmas.File, target string) (*os.File, error) {
 	err := fileid.Check(&process.OpenFile{File: f}, &want.FileID)
-	if err != nil && err != fileid.ErrUnproven && !leadsTo(target, f, want) {
+	if err != nil && err != fileid.ErrUnproven && (err != fileid.ErrUnlike || target == "" || target != want.Name()) {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
-}
-
-// leadsTo reports whether the kernel's link to a mapped file, opened as f, shows the wanted path. Then f is the
-// mapped file even if its file system reports another inode in fstat, as one that has its files from another device
-// may. On the same device, another inode is another file: the path may have been replaced, and mapped again there.
-// A different build ID or generation is never overruled.
-func leadsTo(target string, f *os.File, want *vmas.File) bool {
-	st, err := process.Fstat(f)
-	if err != nil || unix.Major(st.Dev) == want.Major && unix.Minor(st.Dev) == want.Minor {
-		return false
-	}
-	return want.BuildID.IsZero() && fileid.SameGeneration(f, &want.FileID) &&
-		target != "" && target == want.Name()
 }

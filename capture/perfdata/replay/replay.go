@@ -249,13 +249,14 @@ func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vm
 	}
 	file := r.table.Expect(c.Map)
 	time, timed := f.Time(rec)
-	if timed && time > r.mapped { // it may have been taken already
-		r.table.MappingToCome(c.PID, time)
-	}
-	return c.PID, vmas.Mapping{
+	m = vmas.Mapping{
 		Start: c.Map.Addr, End: c.Map.Addr + c.Map.Len, Offset: c.Map.Offset, Prot: c.Map.Prot, File: file,
 		Time: time,
-	}, true
+	}
+	if timed && time > r.mapped { // it may have been taken already
+		r.table.MappingToCome(c.PID, &m)
+	}
+	return c.PID, m, true
 }
 
 // toCome notes that a process will execute another program, or is a new one: what /proc shows of it does not belong

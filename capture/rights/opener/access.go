@@ -21,6 +21,9 @@ var (
 func (c *Client) Numbers(pid uint32) ([]uint32, error) { return c.numbers(&c.wait, pid) }
 
 func (c *Client) numbers(p *answerWait, pid uint32) ([]uint32, error) {
+	if pid == 0 {
+		p = &c.all
+	}
 	a, err := c.askWith(p, request{op: listNumbers, pid: pid}, nil)
 	return parseNumbers(a.bytes), err
 }
@@ -104,7 +107,6 @@ func (c *Client) open(r request, name string) (file *os.File, target string, err
 		err = process.ErrEmpty
 	}
 	if err != nil {
-		closeFD(a.fd)
 		return nil, "", err
 	}
 	if a.fd < 0 {

@@ -34,6 +34,7 @@ type Client struct {
 	wait answerWait     // of the goroutine that drains the rings, while records wait
 	idle answerWait     // of the same goroutine between two drains
 	rest answerWait     // of others
+	all  answerWait     // of who lists all processes, without which nothing is recorded
 }
 
 // How many requests for files, and for texts and memory can be under way, those that hang included; and of these for
@@ -53,13 +54,19 @@ var ErrLate = errors.New("not read in time")
 
 // Start starts an opener with the rights of this process.
 func Start() (*Client, error) {
-	c, theirs, err := newClient()
-	var others []*os.File
-	for _, fd := range theirs {
-		file := os.NewFile(uintptr(fd), "opener")
-		defer file.Close()
-		others = append(others, file)
-	}
+	var others []*os.File // the other ends, in the order that the opener expects
+	c, err := Over(func(bounded bool) (Conn, error) {
+		s, theirs, err := newSocket(bounded)
+		if err == nil {
+			others = append(others, os.NewFile(uintptr(theirs), "opener"))
+		}
+		return s, err
+	})
+	defer func() {
+		for _, file := range others {
+			file.Close()
+		}
+	}()
 	if err != nil {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
@@ -68,7 +75,6 @@ func Start() (*Client, error) {
 		c.Close()
 		return nil, fmt.Errorf("pipe: %w", err)
 	}
-	defer life.Close()
 	others = append(others, life)
 	// It holds nothing that others wait for the end of: a thread of it may hang beyond the recording.
 	c.cmd = &exec.Cmd{
@@ -95,20 +101,22 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 // PID is that of the process that opens files.
 func (c *Client) PID() int { return c.cmd.Process.Pid }
 
-// newClient makes the lines to an opener. theirs are their other ends, in the order that the opener expects.
-func newClient() (c *Client, theirs []int, err error) {
-	c = &Client{hung: make(map[uint32]int), wait: newAnswerWait(), rest: newAnswerWait(), idle: newAnswerWait()}
+// Over returns a client of an opener that is reached over connections, which connect makes.
+func Over(connect func(bounded bool) (Conn, error)) (c *Client, err error) {
+	c = &Client{hung: make(map[uint32]int), wait: newAnswerWait(), rest: newAnswerWait(), idle: newAnswerWait(),
+		all: newAnswerWait()}
+	c.all.one = firstCredit
 	for _, kind := range []struct {
 		lines   **lines
 		n       int
 		bounded bool
 	}{{&c.granted, 1, false}, {&c.files, mostFiles, false}, {&c.reads, mostReads, true}} {
-		if *kind.lines, theirs, err = makeLines(kind.n, kind.bounded, theirs); err != nil {
+		if *kind.lines, err = makeLines(kind.n, kind.bounded, connect); err != nil {
 			c.Close()
-			return nil, theirs, err
+			return nil, err
 		}
 	}
-	return c, theirs, nil
+	return c, nil
 }
 
 // processors is how many threads of an opener run at once without the runtime's scheduler, which can take
@@ -208,7 +216,7 @@ func exchange(ls *lines, r *request, fd int) (answer, error) {
 	if err := l.send(r, fd); err != nil {
 		return answer{fd: -1}, ls.fail(err)
 	}
-	a, err := l.receive(&incoming{}, forever)
+	a, err := l.receive(&incoming{file: r.op.opens()}, forever)
 	if err != nil {
 		return a, ls.fail(err)
 	}

@@ -178,11 +178,11 @@ func TestAnswerOfALine(t *testing.T) {
 		{"late", 0, leastWait, false},
 		{"late for little time", 0, soon / 4, false},
 	} {
-		l, theirs, err := newLine(true)
+		s, theirs, err := newSocket(true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := os.NewFile(uintptr(theirs), "line")
+		l, other := &line{Conn: s}, os.NewFile(uintptr(theirs), "line")
 		send := func() { _, _ = other.Write((&answer{value: 7, fd: -1}).append(nil)) }
 		switch {
 		case !c.comes:
@@ -206,19 +206,19 @@ func TestAnswerOfALine(t *testing.T) {
 			}
 		}
 		other.Close()
-		l.close()
+		l.Close()
 	}
 }
 
 // An answer is waited for while the machine gives this process no CPU: that time is not the opener's.
 func TestAnswerAfterAPause(t *testing.T) {
 	const pause = 600 * time.Millisecond
-	l, theirs, err := newLine(true)
+	s, theirs, err := newSocket(true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := os.NewFile(uintptr(theirs), "line")
-	defer func() { unix.Close(l.socket); other.Close() }()
+	l, other := &line{Conn: s}, os.NewFile(uintptr(theirs), "line")
+	defer func() { l.Close(); other.Close() }()
 	late := exec.Command("sh", "-c", `kill -STOP $PPID; sleep $0; kill -CONT $PPID; cat >&3`,
 		fmt.Sprint(pause.Seconds()))
 	late.Stdin = bytes.NewReader((&answer{value: 7, fd: -1}).append(nil))

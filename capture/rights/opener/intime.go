@@ -76,7 +76,7 @@ func (t *inTime) ask(at place, r *request, fd int) (answer, error) {
 	came := make(chan result)
 	late := make(chan struct{}) // closed when nobody waits any more
 	go func() {
-		a, err := l.receive(&incoming{}, forever)
+		a, err := l.receive(&incoming{file: r.op.opens()}, forever)
 		if err != nil {
 			err = t.client.files.fail(err)
 		}

@@ -1,68 +1,19 @@
 package opener
 
 import (
-	"errors"
 	"math"
-	"os"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// A line is a socket that one request at a time goes over, and its answer back. Messages are sent and
-// received by system calls that do not block, of which Go's scheduler need not know, and what has not come
-// yet is waited for in the runtime's poller: while a thread is in a system call that may block, the runtime's
-// monitor looks at it every 20 us, which took half of the CPU time of files that are asked for one by one.
-// Whoever waits only for a bounded time blocks in the kernel all the same, as each timer wakes the monitor,
-// too, but for the first moments, see soon.
+// A line carries one request at a time, and its answer back.
 type line struct {
-	socket  int
-	file    *os.File        // of the socket, where answers are waited for in the runtime's poller; else nil
-	poll    syscall.RawConn // of file
-	buf     []byte          // of one message
+	Conn
+	buf     []byte // of one message
 	control [64]byte
-}
-
-// roundTime is how long a bounded line waits before the time is looked at again. It is less than what most
-// answers are waited for, so that these take no other system call to bound that.
-const roundTime = mostForOne * 3 / 4
-
-// soon is how long whoever waits for a bounded time does so without Go's monitor thread, which an ordinary
-// system call wakes: most answers come by then.
-const soon = 500 * time.Microsecond
-
-// newLine returns a line whose other end is theirs.
-func newLine(bounded bool) (l *line, theirs int, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, -1, err
-	}
-	l = &line{socket: pair[0]}
-	if bounded {
-		most := unix.NsecToTimeval(int64(roundTime))
-		err = unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, unix.SO_RCVTIMEO, &most)
-	} else if err = unix.SetNonblock(pair[0], true); err == nil { // os uses the runtime's poller then
-		l.file = os.NewFile(uintptr(pair[0]), "line")
-		l.poll, err = l.file.SyscallConn()
-	}
-	if err != nil {
-		l.close()
-		unix.Close(pair[1])
-		return nil, -1, err
-	}
-	return l, pair[1], nil
-}
-
-func (l *line) close() {
-	if l.file != nil {
-		_ = l.file.Close()
-		return
-	}
-	unix.Close(l.socket)
 }
 
 // send sends a request.
@@ -72,57 +23,7 @@ func (l *line) send(r *request, fd int) error {
 	if fd >= 0 {
 		rights = unix.UnixRights(fd)
 	}
-	return sendMessage(l.socket, l.buf, rights)
-}
-
-// sendMessage sends a message. Signals are for others.
-func sendMessage(socket int, message, rights []byte) error {
-	for {
-		err := sendNow(socket, message, rights)
-		switch err {
-		case nil, unix.EINTR:
-		case unix.EAGAIN: // the pieces of an answer before this one have not been received yet
-			_, _ = unix.Ppoll([]unix.PollFd{{Fd: int32(socket), Events: unix.POLLOUT}}, nil, nil)
-		}
-		if err != unix.EINTR && err != unix.EAGAIN {
-			return err
-		}
-	}
-}
-
-// sendNow sends a message if there is room for it at once, and does not block: so Go's monitor thread, which
-// an ordinary system call wakes, is not to know of it.
-func sendNow(socket int, message, rights []byte) error {
-	head := header(message, rights)
-	_, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(socket), uintptr(unsafe.Pointer(&head)),
-		unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-// receiveNow receives a message if there is one, and does not block.
-func receiveNow(socket int, message, rights []byte) (n, controls int, err error) {
-	head := header(message, rights)
-	for {
-		got, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(socket), uintptr(unsafe.Pointer(&head)),
-			unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
-		switch errno {
-		case 0:
-			return int(got), int(head.Controllen), nil
-		case unix.EINTR:
-		default:
-			return 0, 0, errno
-		}
-	}
-}
-
-// header is the head of a message with its bytes and its control message, which may be empty.
-func header(message, rights []byte) (h unix.Msghdr) {
-	h.Iov = &unix.Iovec{Base: unsafe.SliceData(message), Len: uint64(len(message))}
-	h.Iovlen, h.Control, h.Controllen = 1, unsafe.SliceData(rights), uint64(len(rights))
-	return h
+	return l.Send(l.buf, rights)
 }
 
 // errWaiting means that an answer has not come yet.
@@ -133,6 +34,7 @@ type incoming struct {
 	all    []byte
 	drop   bool          // nobody wants it
 	piece  bool          // one piece is wanted
+	file   bool          // so is a descriptor
 	waited time.Duration // for it
 }
 
@@ -154,7 +56,7 @@ func (l *line) receive(in *incoming, limit time.Duration) (answer, error) {
 		}
 		a, err := parseAnswer(l.buf[:n])
 		a.fd = receiveRights(l.control[:controls])
-		if err == nil && a.more != 0 && a.fd >= 0 {
+		if err == nil && a.fd >= 0 && (!in.file || a.more != 0 || a.errno != 0) {
 			err = errMessage
 		}
 		if err != nil {
@@ -173,53 +75,11 @@ func (l *line) receive(in *incoming, limit time.Duration) (answer, error) {
 
 // next receives a message.
 func (l *line) next(in *incoming, limit time.Duration) (n, controls int, err error) {
-	if l.file != nil {
-		waited := l.poll.Read(func(socket uintptr) bool {
-			n, controls, err = receiveNow(int(socket), l.buf, l.control[:])
-			return err != unix.EAGAIN
-		})
-		if err = errors.Join(err, waited); err == nil && n == 0 {
-			err = ErrEnded
-		}
-		return n, controls, err
+	n, controls, in.waited, err = l.Receive(l.buf, l.control[:], in.waited, limit)
+	if err == nil && n == 0 {
+		err = ErrEnded
 	}
-	for in.waited < limit {
-		left, round, began := limit-in.waited, roundTime, time.Now()
-		switch err = unix.EAGAIN; {
-		case in.waited < soon:
-			if round = min(left, soon); l.pollWithoutScheduler(round) {
-				n, controls, err = receiveNow(l.socket, l.buf, l.control[:])
-			}
-		case left >= roundTime || l.waitReadable(left):
-			n, controls, _, _, err = unix.Recvmsg(l.socket, l.buf, l.control[:], unix.MSG_CMSG_CLOEXEC)
-		}
-		// What exceeds that went by without a CPU, for which the opener may have had to wait, too.
-		in.waited += min(time.Since(began), left, round)
-		switch {
-		case err == nil && n == 0:
-			return 0, 0, ErrEnded
-		case err == unix.EINTR, err == unix.EAGAIN: // see roundTime
-			continue
-		}
-		return n, controls, err
-	}
-	return 0, 0, errWaiting
-}
-
-// pollWithoutScheduler waits for a message without Go's scheduler, whose other goroutines wait that long.
-func (l *line) pollWithoutScheduler(within time.Duration) bool {
-	most := unix.NsecToTimespec(int64(within))
-	fd := unix.PollFd{Fd: int32(l.socket), Events: unix.POLLIN}
-	n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fd)), 1, uintptr(unsafe.Pointer(&most)),
-		0, 0, 0)
-	return int(n) == 1
-}
-
-// waitReadable polls for at most within. It is for the end of a wait, when SO_RCVTIMEO is too long.
-func (l *line) waitReadable(within time.Duration) bool {
-	most := unix.NsecToTimespec(int64(within))
-	n, err := unix.Ppoll([]unix.PollFd{{Fd: int32(l.socket), Events: unix.POLLIN}}, &most, nil)
-	return err != nil || n > 0 // EINTR: receiving one waits no longer than roundTime
+	return n, controls, err
 }
 
 func closeFD(fd int) {
@@ -237,19 +97,20 @@ type lines struct {
 	ended bool
 }
 
-// makeLines makes lines. theirs are their other ends, to which those of the new ones are added.
-func makeLines(n int, bounded bool, theirs []int) (*lines, []int, error) {
+// makeLines makes lines over connections.
+func makeLines(n int, bounded bool, connect func(bounded bool) (Conn, error)) (*lines, error) {
 	ls := &lines{}
 	for range n {
-		l, other, err := newLine(bounded)
+		c, err := connect(bounded)
 		if err != nil {
 			ls.end()
-			return nil, theirs, err
+			return nil, err
 		}
-		ls.all, theirs = append(ls.all, l), append(theirs, other)
+		l := &line{Conn: c}
+		ls.all = append(ls.all, l)
 		ls.free = slices.Insert(ls.free, 0, l) // the first one is the first to be taken
 	}
-	return ls, theirs, nil
+	return ls, nil
 }
 
 // take takes a line that is free. It must be given back.
@@ -273,7 +134,7 @@ func (ls *lines) giveBack(l *line) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	if ls.ended {
-		l.close()
+		l.Close()
 		return
 	}
 	ls.free = append(ls.free, l)
@@ -288,10 +149,10 @@ func (ls *lines) end() {
 	}
 	ls.ended = true
 	for _, l := range ls.all {
-		_ = unix.Shutdown(l.socket, unix.SHUT_RDWR)
+		l.End()
 	}
 	for _, l := range ls.free {
-		l.close()
+		l.Close()
 	}
 	ls.free = nil
 }

@@ -355,7 +355,7 @@ func TestOpenerOfAHostileClient(t *testing.T) {
 	}
 	for _, message := range [][]byte{{1}, make([]byte, requestHead-1)} {
 		c := sealed(t)
-		if _, err := unix.Write(c.reads.all[0].socket, message); err != nil {
+		if err := c.reads.all[0].Send(message, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.cmd.Wait(); err != nil {

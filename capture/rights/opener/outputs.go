@@ -55,7 +55,6 @@ func (o *Output) askFor(r request) (answer, error) {
 func (o *Output) Create() (file *os.File, temporary string, err error) {
 	a, err := o.ask(createOutput, "")
 	if err != nil {
-		closeFD(a.fd)
 		return nil, "", err
 	}
 	return os.NewFile(uintptr(a.fd), o.path), string(a.bytes), nil

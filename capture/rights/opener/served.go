@@ -201,7 +201,6 @@ func readParts(p []byte, off int64, ask func(request) (answer, error)) (n int, e
 		part := p[n:min(len(p), n+mostMemory)]
 		start := uint64(off) + uint64(n)
 		a, err := ask(request{op: readFile, start: start, end: start + uint64(len(part))})
-		closeFD(a.fd)
 		if err != nil {
 			return n, err
 		}

@@ -135,7 +135,7 @@ func arrivals(socket int) (syscall.RawConn, error) {
 	return os.NewFile(uintptr(epoll), "arrivals").SyscallConn()
 }
 
-// receive waits for a request in the runtime's poller: see line.
+// receive waits for a request in the runtime's poller: see socket.
 func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
 	try := func(uintptr) bool {
 		n, controls, err = receiveNow(l.socket, buf, control)

@@ -42,6 +42,15 @@ const (
 	seal
 )
 
+// opens reports whether the answer has a descriptor.
+func (o operation) opens() bool {
+	switch o {
+	case openPath, openMapped, openWithin, openPerfMap, openEvent, createOutput, grantRing:
+		return true
+	}
+	return false
+}
+
 // What goes with some operations.
 const (
 	keptBefore = 1 // the end of grantOutput: a file was kept in the place

@@ -27,10 +27,13 @@ var (
 	ErrReplaced = errors.New("the file at this path is not the one that was mapped")
 	// ErrUnproven means that nothing is known that would identify the mapped file.
 	ErrUnproven = errors.New("neither its build ID nor its inode is known")
+	// ErrUnlike means that the inode is another one, which is no proof: some file systems report another inode than a
+	// mapping of the file shows, and it is not known what that shows.
+	ErrUnlike = fmt.Errorf("%w, as far as its inode shows", ErrReplaced)
 )
 
-// Check returns nil if file is the one that id identifies, else [ErrReplaced], [ErrUnproven] or why the file
-// cannot be examined. If a build ID is known, it alone decides.
+// Check returns nil if file is the one that id identifies, else [ErrReplaced], [ErrUnproven], [ErrUnlike] or why the
+// file cannot be examined. If a build ID is known, it alone decides.
 func Check(file *process.OpenFile, id *vmas.FileID) error {
 	if !id.BuildID.IsZero() {
 		found, err := elf.ReadBuildID(file)
@@ -46,8 +49,20 @@ func Check(file *process.OpenFile, id *vmas.FileID) error {
 	if err != nil {
 		return err
 	}
-	if !isInode(file.File, &st, id) && !mapsAs(file.File, id) || !SameGeneration(file.File, id) {
+	switch {
+	case !SameGeneration(file.File, id):
 		return ErrReplaced
+	case isInode(file.File, &st, id):
+		return nil
+	}
+	shown, known := mapped(file.File)
+	switch {
+	case !known:
+		return ErrUnlike
+	case shown.Inode != id.Inode:
+		return ErrReplaced
+	case shown.Major != id.Major || shown.Minor != id.Minor:
+		return ErrUnlike
 	}
 	return nil
 }
@@ -113,21 +128,21 @@ func Prepare() error {
 	return err
 }
 
-// mapsAs reports whether a mapping of the file shows device and inode of id. On btrfs and
-// overlayfs these are not the ones that fstat gives.
-func mapsAs(file *os.File, id *vmas.FileID) bool {
+// mapped returns device and inode that a mapping of the file shows. On btrfs and overlayfs these are not the ones that
+// fstat gives.
+func mapped(file *os.File) (shown vmas.FileID, known bool) {
 	data, err := unix.Mmap(int(file.Fd()), 0, 1, unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
-		return false
+		return shown, false
 	}
 	defer unix.Munmap(data)
 	own, err := ownMaps()
 	if err != nil {
-		return false
+		return shown, false
 	}
 	maps, err := io.ReadAll(io.NewSectionReader(own, 0, 1<<30))
 	if err != nil {
-		return false
+		return shown, false
 	}
 	at := fmt.Sprintf("%x-", uintptr(unsafe.Pointer(&data[0])))
 	for line := range strings.Lines(string(maps)) {
@@ -136,12 +151,11 @@ func mapsAs(file *os.File, id *vmas.FileID) bool {
 		}
 		// 7f1c2a400000-7f1c2a426000 r--p 00000000 fe:01 1048601        /usr/lib/libc.so.6
 		var addresses, access, offset string
-		var have vmas.FileID
 		_, err := fmt.Sscanf(line, "%s %s %s %x:%x %d",
-			&addresses, &access, &offset, &have.Major, &have.Minor, &have.Inode)
-		return err == nil && have.Major == id.Major && have.Minor == id.Minor && have.Inode == id.Inode
+			&addresses, &access, &offset, &shown.Major, &shown.Minor, &shown.Inode)
+		return shown, err == nil
 	}
-	return false
+	return shown, false
 }
 
 // SameGeneration reports whether the generation of the file's inode is that of id, as far as both are
