@@ -35,6 +35,7 @@ type Machine struct {
 	large large
 	asked map[string]uint64
 
+	names map[uint32][]string // by PID, all that processes have had; not of large machines
 	// What was sampled, for the judge.
 	truth   map[uint64]sampled // by time
 	Reached map[string]int     // how often each fault has happened, and each record was written
@@ -59,7 +60,8 @@ const period = 500 * time.Microsecond
 // newMachine makes a machine of files, which have to be there.
 func newMachine(p Plan, files []*file) *Machine {
 	m := &Machine{plan: p, began: time.Now(), files: make(map[string]*file), byPID: make(map[uint32]*task), nextPID: 100,
-		at: base, asked: make(map[string]uint64), truth: make(map[uint64]sampled), Reached: make(map[string]int)}
+		at: base, asked: make(map[string]uint64), truth: make(map[uint64]sampled), names: make(map[uint32][]string),
+		Reached: make(map[string]int)}
 	for i, f := range files {
 		if f.strange && !p.has("strange") || f.alike != p.has("alike") {
 			continue
@@ -142,6 +144,7 @@ func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
 	t.program = &program{told: c != nil, mapped: make(map[mapped]bool)}
 	first := &thread{tid: t.pid, p: t}
 	t.comm = fmt.Sprintf("program-%d", r.IntN(100))
+	m.nameOf(t)
 	if c != nil {
 		c.comm(t, t.pid, true)
 	}
@@ -240,7 +243,7 @@ func (m *Machine) happen(c *cpu) {
 			m.endThread(t, th, c)
 		}
 	case 2:
-		if m.happens(r, "exec") {
+		if m.happens(r, "exec") || m.happens(r, "exec") || m.happens(r, "exec") {
 			m.execute(r, t, c)
 		}
 	case 3:
@@ -299,6 +302,7 @@ func (m *Machine) forkTask(r *rand.Rand, c *cpu, parent *task) *task {
 	th := parent.threads[r.IntN(len(parent.threads))]
 	child := m.spawn(r, parent.pid)
 	child.comm, child.program = parent.comm, parent.program.fork()
+	m.nameOf(child)
 	child.maps = make([]*mapping, len(parent.maps))
 	for i, o := range parent.maps {
 		child.maps[i] = &mapping{o.start, o.file}
