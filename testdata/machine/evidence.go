@@ -31,6 +31,31 @@ func (p *program) note(m *Machine, n *mapping) {
 // fork is the program of a child.
 func (p *program) fork() *program { return &program{p.told, maps.Clone(p.mapped)} }
 
+// nameOf notes the name of a process.
+func (m *Machine) nameOf(t *task) {
+	if !m.plan.isLarge() {
+		m.names[t.pid] = append(m.names[t.pid], t.comm)
+	}
+}
+
+// name holds the name in a record against those that processes of the PID have had.
+func (j *judge) name(rec perfring.Record) {
+	if rec.Type() != perfring.RecordComm || j.m.plan.isLarge() {
+		return
+	}
+	var c perfring.Comm
+	if err := perfring.DecodeComm(rec, &c); err != nil {
+		j.res.problem("%v", err)
+		return
+	}
+	j.m.mu.Lock()
+	defer j.m.mu.Unlock()
+	isUnknown := len(c.Comm) == 0 || j.m.hasLostRecords()
+	if !isUnknown && !slices.Contains(j.m.names[c.PID], string(c.Comm)) {
+		j.res.problem("thread %d of %d is told to be %q, which it never was", c.TID, c.PID, c.Comm)
+	}
+}
+
 // isTold reports whether nothing keeps what records tell from being known in time. What large machines have mapped is
 // not kept.
 func (p *Plan) isTold() bool {

@@ -41,6 +41,7 @@ type Machine struct {
 	tape    *tape // nil unless it is converted
 	signals bool  // stacks are read when they are sampled
 
+	names map[uint32][]string // by PID, all that processes have had; not of large machines
 	// What was sampled, for the judge.
 	truth   map[uint64]sampled // by time
 	Reached map[string]int     // how often each fault has happened, and each record was written
@@ -65,7 +66,8 @@ const period = 500 * time.Microsecond
 // newMachine makes a machine of files, which have to be there.
 func newMachine(p Plan, files []*file) *Machine {
 	m := &Machine{plan: p, began: time.Now(), files: make(map[string]*file), byPID: make(map[uint32]*task), nextPID: 100,
-		at: base, asked: make(map[string]uint64), truth: make(map[uint64]sampled), Reached: make(map[string]int)}
+		at: base, asked: make(map[string]uint64), truth: make(map[uint64]sampled), names: make(map[uint32][]string),
+		Reached: make(map[string]int)}
 	for i, f := range files {
 		if f.generated {
 			m.generated = append(m.generated, f)
@@ -167,6 +169,7 @@ func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
 	t.maps, t.threads, t.spare = nil, nil, nil
 	t.program = &program{told: c != nil, mapped: make(map[mapped]bool)}
 	t.comm = fmt.Sprintf("program-%d", r.IntN(100))
+	m.nameOf(t)
 	if c != nil {
 		c.comm(t, t.pid, true)
 	}
@@ -282,7 +285,7 @@ func (m *Machine) happen(c *cpu) {
 			m.endThread(t, th, c)
 		}
 	case 2:
-		if m.happens(r, "exec") {
+		if m.happens(r, "exec") || m.happens(r, "exec") || m.happens(r, "exec") {
 			m.execute(r, t, c)
 		}
 	case 3:
@@ -345,6 +348,7 @@ func (m *Machine) forkTask(r *rand.Rand, c *cpu, parent *task) *task {
 	th := parent.threads[r.IntN(len(parent.threads))]
 	child := m.spawn(r, parent.pid)
 	child.comm, child.program = parent.comm, parent.program.fork()
+	m.nameOf(child)
 	child.maps = make([]*mapping, len(parent.maps))
 	for i, o := range parent.maps {
 		child.maps[i] = &mapping{o.start, o.file}

@@ -212,7 +212,8 @@ func (r *run) session() {
 	s.ReadRest(r.source, r.Machine)
 	r.judge.Begin(s)
 	r.checkBegin("seed", s.SeedLater(nil))
-	r.check("read processes", s.SeedSome(func() bool { return true }))
+	first := 1 << r.plan.draw("first").IntN(8) // how much is read at once: little, or all
+	r.check("read processes", s.SeedSome(func() bool { first--; return first > 0 || r.plan.isCalm() }))
 	for time.Since(r.began) < r.plan.Time {
 		for end := time.Now().Add(time.Duration(r.draw.Int64N(int64(100 * time.Millisecond)))); time.Now().Before(end); {
 			r.wait(min(5*time.Millisecond, time.Until(end)), func() bool { return false })
@@ -319,6 +320,7 @@ func (j *judge) Write(rec []byte) error {
 	j.all.Write(rec)
 	j.secrets(rec)
 	j.trailer(rec)
+	j.name(rec)
 	if t, _ := j.m.cpus[0].format.Time(rec); t > j.m.now()+uint64(period) {
 		j.res.problem("a %s record of the future", perfring.Record(rec).Type())
 	}
