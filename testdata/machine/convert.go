@@ -47,7 +47,7 @@ func newTape(m *Machine) *tape {
 	for _, p := range m.processes {
 		for _, th := range p.threads {
 			id := &perfring.SampleID{PID: p.pid, TID: th.tid, ID: eventID}
-			rec, err := perfring.AppendComm(nil, f, &perfring.Comm{PID: p.pid, TID: th.tid, Comm: []byte(p.comm)}, id)
+			rec, err := perfring.AppendComm(nil, f, &perfring.Comm{PID: p.pid, TID: th.tid, Comm: []byte(p.program.comm)}, id)
 			t.add(rec, err)
 		}
 		for _, n := range p.maps {

@@ -159,7 +159,7 @@ func (c *cpu) writeTo(r *ring, w *waiting) {
 
 func (c *cpu) comm(t *task, tid uint32, exec bool) {
 	rec, err := perfring.AppendComm(c.buf[:0], &c.format, &perfring.Comm{PID: t.pid, TID: tid, Exec: exec,
-		Comm: []byte(t.comm)}, c.id(t.pid, tid))
+		Comm: []byte(t.program.comm)}, c.id(t.pid, tid))
 	c.put(&c.others, rec, err)
 }
 
@@ -227,7 +227,7 @@ func (c *cpu) sample(t *task, th *thread) {
 		chain = []uint64{^uint64(127), 0xffff_ffff_8100_0000 + c.r.Uint64N(1<<20)}
 	}
 	is := sampled{chain: s.chain, copied: len(stack), depth: int(th.segment(s.sp).top - s.sp),
-		program: t.program, comm: t.comm}
+		program: t.program}
 	c.m.truth[c.m.at] = is
 	if c.m.tape != nil { // the judge forgets what it has judged
 		c.m.tape.truth[c.m.at] = is

@@ -11,6 +11,7 @@ import (
 
 // A program is what a process executes, up to the next one.
 type program struct {
+	comm   string
 	told   bool            // records have told of all that it has mapped
 	mapped map[mapped]bool // at any time
 }
@@ -29,12 +30,12 @@ func (p *program) note(m *Machine, n *mapping) {
 }
 
 // fork is the program of a child.
-func (p *program) fork() *program { return &program{p.told, maps.Clone(p.mapped)} }
+func (p *program) fork() *program { return &program{p.comm, p.told, maps.Clone(p.mapped)} }
 
 // nameOf notes the name of a process.
 func (m *Machine) nameOf(t *task) {
 	if !m.plan.isLarge() {
-		m.names[t.pid] = append(m.names[t.pid], t.comm)
+		m.names[t.pid] = append(m.names[t.pid], t.program.comm)
 	}
 }
 

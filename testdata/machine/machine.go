@@ -54,7 +54,6 @@ type sampled struct {
 	depth  int // and how many there are
 
 	program *program
-	comm    string
 }
 
 // base is the time at which a recording begins, in ns: later than that of any clock here, as files were written before.
@@ -135,7 +134,8 @@ func (m *Machine) happens(r *rand.Rand, fault string) bool {
 // spawn makes a process without mappings and threads.
 func (m *Machine) spawn(r *rand.Rand, parent uint32) *task {
 	pid := m.newID(r)
-	t := &task{pid: pid, ppid: parent, started: (m.at - base) / 1e7, comm: fmt.Sprintf("task-%d", pid)}
+	t := &task{pid: pid, ppid: parent, started: (m.at - base) / 1e7,
+		program: &program{comm: fmt.Sprintf("task-%d", pid)}}
 	t.started += m.started // no two processes of a PID began at the same time
 	m.started++
 	m.processes = append(m.processes, t)
@@ -167,8 +167,7 @@ func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
 		}
 	}
 	t.maps, t.threads, t.spare = nil, nil, nil
-	t.program = &program{told: c != nil, mapped: make(map[mapped]bool)}
-	t.comm = fmt.Sprintf("program-%d", r.IntN(100))
+	t.program = &program{fmt.Sprintf("program-%d", r.IntN(100)), c != nil, make(map[mapped]bool)}
 	m.nameOf(t)
 	if c != nil {
 		c.comm(t, t.pid, true)
@@ -347,7 +346,7 @@ func (m *Machine) fork(r *rand.Rand, c *cpu, alive []*task) {
 func (m *Machine) forkTask(r *rand.Rand, c *cpu, parent *task) *task {
 	th := parent.threads[r.IntN(len(parent.threads))]
 	child := m.spawn(r, parent.pid)
-	child.comm, child.program = parent.comm, parent.program.fork()
+	child.program = parent.program.fork()
 	m.nameOf(child)
 	child.maps = make([]*mapping, len(parent.maps))
 	for i, o := range parent.maps {

@@ -378,7 +378,7 @@ func (j *judge) stack(w *perfdata.Walked) {
 	j.space(w, &is)
 	calm := j.m.plan.isCalm() || is.program.told && j.m.plan.isTold()
 	if calm && !j.m.plan.isLarge() {
-		j.comms[t] = is.comm
+		j.comms[t] = is.program.comm
 	}
 	switch frames := j.walked(w); {
 	case n < len(res.IPs) && n >= frames:
@@ -386,8 +386,10 @@ func (j *judge) stack(w *perfdata.Walked) {
 		j.wrong = append(j.wrong, caller{[2]uint32{w.Sample.PID, w.Sample.TID}, t, res.IPs[n], res.IPs[n-1]})
 	case n < len(res.IPs) && isGuessed(res, n) && (j.converts || !j.m.plan.guessesWell()):
 		j.res.Guessed++
-	case n < len(res.IPs) && t > j.known:
-		j.m.Reached["cut, wrong"]++
+	case t > j.known:
+		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
+			j.m.Reached["cut, wrong"]++
+		}
 	case j.m.plan.showsLosses() && j.m.hasLostRecords():
 		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
 			j.res.Doubted++
@@ -434,11 +436,12 @@ func isGuessed(res *unwind.Result, index int) bool {
 	})
 }
 
-// guessesWell reports whether what is guessed has to be right: all code without CFI has frame pointers and can be read.
+// guessesWell reports whether what is guessed has to be right: all code without CFI has frame pointers and can be read,
+// and what calls it is not alike.
 func (p *Plan) guessesWell() bool {
 	q := *p
 	q.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f string) bool { return f == "jit" })
-	return q.isCalm()
+	return q.isCalm() && !p.has("alike")
 }
 
 // isCalm reports whether nothing keeps a stack from being complete but its depth.

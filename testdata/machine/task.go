@@ -49,8 +49,7 @@ type mapping struct {
 // A task is a process of the simulated machine.
 type task struct {
 	pid, ppid uint32
-	started   uint64 // in clock ticks, after boot
-	comm      string
+	started   uint64     // in clock ticks, after boot
 	maps      []*mapping // of the program first
 	threads   []*thread
 	spare     []*thread // that have ended; others may get their stacks
@@ -114,7 +113,7 @@ func (a access) Text(pid, tid uint32, name process.Text, _ int) (io.ReadCloser, 
 	var b bytes.Buffer
 	switch name {
 	case process.Stat:
-		fmt.Fprintf(&b, "%d (%s) S %d 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", tid, p.comm, p.ppid, p.started)
+		fmt.Fprintf(&b, "%d (%s) S %d 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", tid, p.program.comm, p.ppid, p.started)
 	case process.Maps:
 		byAddress := func(a, b *mapping) int { return cmp.Compare(a.start, b.start) }
 		for _, m := range slices.SortedFunc(slices.Values(p.maps), byAddress) {
@@ -126,7 +125,7 @@ func (a access) Text(pid, tid uint32, name process.Text, _ int) (io.ReadCloser, 
 				unix.Minor(m.file.stat.Dev), m.file.stat.Ino, m.file.name())
 		}
 	case process.Cmdline:
-		b.WriteString(p.comm + "\x00")
+		b.WriteString(p.program.comm + "\x00")
 	}
 	if a.m.plan.Maps > 0 {
 		return io.NopCloser(slowText{&b}), nil
