@@ -39,7 +39,7 @@ func (r *run) files(folder string) {
 	if all := r.judge.count.samples; complete && samples != all {
 		r.res.problem("the files have %d samples of %d", samples, all)
 	}
-	if r.plan.Output == "flight" {
+	if r.plan.Output == "flight" && !r.plan.has("readlong") { // then samples wait until the end for what is read
 		r.lastOf(samples)
 	}
 }

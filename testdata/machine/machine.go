@@ -123,8 +123,13 @@ func (o order) Less(i, j int) bool {
 func (m *Machine) now() uint64 { return base + uint64(time.Since(m.began)) }
 
 // happens reports whether a fault happens that could.
-func (m *Machine) happens(r *rand.Rand, fault string) bool {
-	if !m.plan.has(fault) || r.IntN(8) > 0 {
+func (m *Machine) happens(r *rand.Rand, fault string) bool { return m.oneOf(8, r, fault) }
+
+// happensOften is happens for one of three times.
+func (m *Machine) happensOften(r *rand.Rand, fault string) bool { return m.oneOf(3, r, fault) }
+
+func (m *Machine) oneOf(n int, r *rand.Rand, fault string) bool {
+	if !m.plan.has(fault) || r.IntN(n) > 0 {
 		return false
 	}
 	m.Reached[fault]++
@@ -284,7 +289,7 @@ func (m *Machine) happen(c *cpu) {
 			m.endThread(t, th, c)
 		}
 	case 2:
-		if m.happens(r, "exec") || m.happens(r, "exec") || m.happens(r, "exec") {
+		if m.happensOften(r, "exec") {
 			m.execute(r, t, c)
 		}
 	case 3:

@@ -234,7 +234,7 @@ func (r *run) session() {
 	r.check("flush", s.Flush())
 	s.TellBuildIDs()
 	close(stop)
-	if took := time.Since(ends); took > mostEnd {
+	if took := time.Since(ends); took > r.plan.mostEnd() {
 		r.res.problem("the end took %v", took)
 	}
 	r.judge.conclude(&s.Stats, r.source.Lost())
@@ -274,10 +274,7 @@ func (r *run) record(folder string) {
 	}
 	out, err := live.Record(context.Background(), o)
 	r.checkBegin("record", err)
-	most := r.plan.Time + mostStall + mostEnd
-	if r.plan.has("late") {
-		most += mostLate
-	}
+	most := r.plan.Time + mostStall + r.plan.mostEnd()
 	if took := time.Since(r.began); took > most {
 		r.res.problem("the recording took %v", took)
 	}
@@ -288,6 +285,14 @@ func (r *run) record(folder string) {
 // mostEnd is how long the end of a recording may take: as long as files, and surveys of their code, are waited for at
 // the beginning, when nothing was waited for before.
 const mostEnd = 5 * time.Second
+
+// mostEnd is how long the end of a recording may take, also where an opener answers late or never.
+func (p *Plan) mostEnd() time.Duration {
+	if p.has("late") || p.has("unanswered") {
+		return mostEnd + mostLate
+	}
+	return mostEnd
+}
 
 // mostStall is how long the recorder is without a CPU at a time.
 const mostStall = 500 * time.Millisecond
@@ -301,8 +306,6 @@ type judge struct {
 	count   struct{ samples, user, kernel uint64 }
 	last    uint64
 	truth   map[uint64]sampled
-	// converts means that a recording is converted, and neither /proc nor memory can be read.
-	converts bool
 	// known is up to when the recording has all records; a sample behind that may have others cut off that it needs.
 	known uint64
 	times []uint64            // of all samples, if a flight recorder keeps the last of them
@@ -384,7 +387,7 @@ func (j *judge) stack(w *perfdata.Walked) {
 	case n < len(res.IPs) && n >= frames:
 		j.res.Wrong++
 		j.wrong = append(j.wrong, caller{[2]uint32{w.Sample.PID, w.Sample.TID}, t, res.IPs[n], res.IPs[n-1]})
-	case n < len(res.IPs) && isGuessed(res, n) && (j.converts || !j.m.plan.guessesWell()):
+	case n < len(res.IPs) && isGuessed(res, n):
 		j.res.Guessed++
 	case t > j.known:
 		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
@@ -434,14 +437,6 @@ func isGuessed(res *unwind.Result, index int) bool {
 	return slices.ContainsFunc(res.Frames[:index+1], func(f unwind.Frame) bool {
 		return f.Source == unwind.ByHeuristic || f.Source == unwind.ByFramePointer || f.Source == unwind.ByResuming
 	})
-}
-
-// guessesWell reports whether what is guessed has to be right: all code without CFI has frame pointers and can be read,
-// and what calls it is not alike.
-func (p *Plan) guessesWell() bool {
-	q := *p
-	q.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f string) bool { return f == "jit" })
-	return q.isCalm() && !p.has("alike")
 }
 
 // isCalm reports whether nothing keeps a stack from being complete but its depth.
