@@ -83,8 +83,8 @@ func (m *Machine) hasLostRecords() bool {
 	return slices.ContainsFunc(m.cpus, func(c *cpu) bool { return c.others.dropped > 0 })
 }
 
-// showsLosses reports whether losses of records lead to wrong stacks: if it takes long until processes are read again, or
-// if others have mapped other files at the same addresses.
+// showsLosses reports whether losses of records lead to wrong stacks: if it takes long until processes are read again,
+// or if others have mapped other files at the same addresses.
 func (p *Plan) showsLosses() bool { return p.has("late") || p.has("unanswered") || p.has("fixed") }
 
 // A walk is what was found of a stack without those that were seen before and after.

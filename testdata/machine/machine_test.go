@@ -69,9 +69,9 @@ func TestSimulate(t *testing.T) {
 		}
 	})
 	each := (cpuTime() - spent) / time.Duration(*seeds)
-	t.Logf("%d machines in %v, %v of CPU time each: %d samples, ended %v, %d joined, %d of them wrong, %d guessed wrong, %d "+
-		"doubted; reached %v", *seeds, time.Since(began).Round(time.Millisecond), each.Round(100*time.Microsecond), all.Samples,
-		all.Ended, all.Joined, all.Wrong, all.Guessed, all.Doubted, all.Reached)
+	t.Logf("%d machines in %v, %v of CPU time each: %d samples, ended %v, %d joined, %d of them wrong, %d guessed wrong, "+
+		"%d doubted; reached %v", *seeds, time.Since(began).Round(time.Millisecond), each.Round(100*time.Microsecond),
+		all.Samples, all.Ended, all.Joined, all.Wrong, all.Guessed, all.Doubted, all.Reached)
 	if *seeds < 200 || failed > 0 {
 		return
 	}
@@ -103,8 +103,8 @@ func fail(t *testing.T, p Plan, res *Result, files []*file) {
 		strings.Join(simulate(t, short, files).Problems, "\n\t"))
 }
 
-// TestSameSeed: the same seed gives the same bytes. Goroutines that begin at the same time run in the same order only if
-// one of them runs at a time.
+// TestSameSeed: the same seed gives the same bytes. Goroutines that begin at the same time run in the same order only
+// if one of them runs at a time.
 func TestSameSeed(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	files, err := Files(t.TempDir())

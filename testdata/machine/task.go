@@ -113,7 +113,8 @@ func (a access) Text(pid, tid uint32, name process.Text, _ int) (io.ReadCloser, 
 	var b bytes.Buffer
 	switch name {
 	case process.Stat:
-		fmt.Fprintf(&b, "%d (%s) S %d 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", tid, p.program.comm, p.ppid, p.started)
+		fmt.Fprintf(&b, "%d (%s) S %d 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 %d 0 0\n", tid, p.program.comm, p.ppid,
+			p.started)
 	case process.Maps:
 		byAddress := func(a, b *mapping) int { return cmp.Compare(a.start, b.start) }
 		for _, m := range slices.SortedFunc(slices.Values(p.maps), byAddress) {
