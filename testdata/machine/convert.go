@@ -165,7 +165,7 @@ func (r *run) convert(folder string) {
 	}
 	r.judge = &judge{m: r.Machine, res: r.res, all: sha256.New(), right: make(map[uint64][]uint64), truth: t.truth,
 		comms: make(map[uint64]string), walks: make(map[[2]uint32][]walk),
-		known: never}
+		converts: true, known: never}
 	if len(file) < len(whole) {
 		r.judge.known = 0
 	}

@@ -117,7 +117,7 @@ func (j *judge) walked(w *perfdata.Walked) (frames int) {
 // wrongCallers holds callers that samples before and after have against these: code whose CFI is wrong leads walks
 // astray, and a thread may have come back; but the walks on both sides have to have shown them.
 func (j *judge) wrongCallers() {
-	if j.m.plan.isLarge() { // of which walks are not kept
+	if j.m.plan.isLarge() || j.m.plan.Reads { // walks of these are not kept; reads show callers, too
 		return
 	}
 	for _, c := range j.wrong {

@@ -39,7 +39,7 @@ func (r *run) files(folder string) {
 	if all := r.judge.count.samples; complete && samples != all {
 		r.res.problem("the files have %d samples of %d", samples, all)
 	}
-	if r.plan.Output == "flight" && !r.plan.has("readlong") { // then samples wait until the end for what is read
+	if r.plan.Output == "flight" {
 		r.lastOf(samples)
 	}
 }
@@ -47,7 +47,7 @@ func (r *run) files(folder string) {
 // lastOf holds how many samples the file of a flight recorder has against those of the time that it has to keep.
 func (r *run) lastOf(samples uint64) {
 	times := r.judge.times
-	from, _ := slices.BinarySearch(times, r.judge.last-uint64(r.plan.Time/3))
+	from, _ := slices.BinarySearch(times, r.ended-uint64(r.plan.Time/3))
 	if least := uint64(len(times) - from); samples < least {
 		r.res.problem("the file has %d samples, and at the end there were %d", samples, least)
 	}

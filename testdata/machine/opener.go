@@ -241,7 +241,9 @@ func (c *conn) look(q *request, r *rand.Rand) (a message) {
 		for _, n := range all {
 			a.bytes = le.AppendUint32(a.bytes, n)
 		}
-	case readMemory: // there is none
+	case readMemory:
+		a.bytes = make([]byte, q.end-q.start)
+		a.bytes = a.bytes[:c.ReadMemory(q.pid, a.bytes, q.start)]
 	case openPath, openMapped:
 		a, err = c.openFile(q, r)
 	case statPath:

@@ -71,12 +71,12 @@ func Files(folder string) (all []*file, err error) {
 	for i := range others + 4 {
 		name := [2]string{"program", "library"}[i%2]
 		f := &file{path: fmt.Sprintf("/usr/%s-%d", name, i), strange: i < others && i%4 == 3, alike: i >= others}
-		kinds := bare
+		kinds, r := bare, r
 		switch {
 		case f.strange:
 			kinds = outest
-		case f.alike:
-			kinds = byBP
+		case f.alike: // the others stay as they are
+			kinds, r = byBP, rand.New(rand.NewPCG(2, uint64(i)))
 		}
 		f.image = newImage(r, 0x1000+uint64(i), func() kind { return kind(r.IntN(int(kinds))) }, f.alike)
 		// Paths are recorded, too: their length is the same for each folder.
@@ -156,6 +156,7 @@ type run struct {
 	most   int // frames of a stack
 	draw   *rand.Rand
 	look   func(*run)
+	ended  uint64 // when nothing was sampled any more
 
 	processes process.Access
 }
@@ -245,7 +246,7 @@ func (r *run) last() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(r.now() + 30_000)
-	r.over = true
+	r.over, r.ended = true, r.now()
 }
 
 // record runs a recording, from its beginning to its files.
@@ -289,7 +290,7 @@ const mostEnd = 5 * time.Second
 // mostEnd is how long the end of a recording may take, also where an opener answers late or never.
 func (p *Plan) mostEnd() time.Duration {
 	if p.has("late") || p.has("unanswered") {
-		return mostEnd + mostLate
+		return mostEnd + 3*time.Second
 	}
 	return mostEnd
 }
@@ -306,6 +307,8 @@ type judge struct {
 	count   struct{ samples, user, kernel uint64 }
 	last    uint64
 	truth   map[uint64]sampled
+	// converts means that a recording is converted, and neither /proc nor memory can be read.
+	converts bool
 	// known is up to when the recording has all records; a sample behind that may have others cut off that it needs.
 	known uint64
 	times []uint64            // of all samples, if a flight recorder keeps the last of them
@@ -387,7 +390,7 @@ func (j *judge) stack(w *perfdata.Walked) {
 	case n < len(res.IPs) && n >= frames:
 		j.res.Wrong++
 		j.wrong = append(j.wrong, caller{[2]uint32{w.Sample.PID, w.Sample.TID}, t, res.IPs[n], res.IPs[n-1]})
-	case n < len(res.IPs) && isGuessed(res, n):
+	case n < len(res.IPs) && isGuessed(res, n) && (j.converts || !j.m.plan.guessesWell()):
 		j.res.Guessed++
 	case t > j.known:
 		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
@@ -437,6 +440,13 @@ func isGuessed(res *unwind.Result, index int) bool {
 	return slices.ContainsFunc(res.Frames[:index+1], func(f unwind.Frame) bool {
 		return f.Source == unwind.ByHeuristic || f.Source == unwind.ByFramePointer || f.Source == unwind.ByResuming
 	})
+}
+
+// guessesWell reports whether what is guessed has to be right: all code without CFI has frame pointers and can be read.
+func (p *Plan) guessesWell() bool {
+	q := *p
+	q.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f string) bool { return f == "jit" })
+	return q.isCalm()
 }
 
 // isCalm reports whether nothing keeps a stack from being complete but its depth.
