@@ -392,6 +392,8 @@ func (j *judge) stack(w *perfdata.Walked) {
 		j.wrong = append(j.wrong, caller{[2]uint32{w.Sample.PID, w.Sample.TID}, t, res.IPs[n], res.IPs[n-1]})
 	case n < len(res.IPs) && isGuessed(res, n) && (j.converts || !j.m.plan.guessesWell()):
 		j.res.Guessed++
+	case n < len(is.chain) && endsAsKnown(res, &is) && (isGuessed(res, len(res.IPs)-1) || j.m.plan.has("rejit")):
+		j.res.Guessed++ // also by what is guessed of the function that was sampled
 	case t > j.known:
 		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
 			j.m.Reached["cut, wrong"]++
@@ -433,6 +435,12 @@ func sources(res *unwind.Result) (all []unwind.Source) {
 		all = append(all, res.Frames[i].Source)
 	}
 	return all
+}
+
+// endsAsKnown reports whether a stack is said to be complete, or to be cut off although all of it was copied: neither can
+// be of a beginning of it.
+func endsAsKnown(res *unwind.Result, is *sampled) bool {
+	return res.End == unwind.Root || res.End == unwind.DumpTooShort && is.copied == is.depth
 }
 
 // isGuessed reports whether a frame up to the one at an index was found by what is known to be wrong at times.
