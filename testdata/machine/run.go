@@ -437,8 +437,8 @@ func sources(res *unwind.Result) (all []unwind.Source) {
 	return all
 }
 
-// endsAsKnown reports whether a stack is said to be complete, or to be cut off although all of it was copied: neither can
-// be of a beginning of it.
+// endsAsKnown reports whether a stack is said to be complete, or to be cut off although all of it was copied: neither
+// can be of a beginning of it.
 func endsAsKnown(res *unwind.Result, is *sampled) bool {
 	return res.End == unwind.Root || res.End == unwind.DumpTooShort && is.copied == is.depth
 }
