@@ -153,7 +153,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 	fmt.Fprintln(w)
 }
 
-// writeLost says how much was lost, if anything was, and what to do about it.
+// writeLost writes how many records were lost, if any were, and how to avoid it.
 func writeLost(w io.Writer, s *Stats, limits Limits) {
 	if s.Lost == 0 {
 		return

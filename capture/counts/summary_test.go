@@ -105,7 +105,8 @@ func TestShareIsNeverRoundedToAll(t *testing.T) {
 	}
 }
 
-// TestSummaryOfWhatWasNotRead says how many processes were not read, and what had no room.
+// TestSummaryOfWhatWasNotRead expects in the summary the processes that were not read, and what was forgotten for
+// want of room.
 func TestSummaryOfWhatWasNotRead(t *testing.T) {
 	stats := Stats{Samples: 3, User: 3, LeftOut: 1015, Early: 2,
 		Forgotten: vmas.Forgotten{Processes: 1234, Threads: 5678, Mappings: 9012}}

@@ -35,7 +35,7 @@ func (c *completer) completes(w *work) bool {
 	return c.open && isOpen(&w.Walked) && !c.rest.completes(w.SpaceID)
 }
 
-// noteGap has a gap be closed at which the copy of a sample's stack has ended.
+// noteGap asks for the gap to be closed at which the copy of a sample's stack has ended.
 func (c *completer) noteGap(w *work) {
 	sm := &w.sample
 	if c.gaps == nil || w.result.End != unwind.DumpTooShort || sm.DynSize >= sm.StackSize {

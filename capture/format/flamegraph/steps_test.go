@@ -191,7 +191,7 @@ func TestStripInABrowser(t *testing.T) {
 	}
 }
 
-// TestStripNamesTheProgramsOfTheRange has twenty programs one after the other, the later the fewer samples they have.
+// TestStripNamesTheProgramsOfTheRange draws twenty programs one after the other, the later the fewer samples they have.
 func TestStripNamesTheProgramsOfTheRange(t *testing.T) {
 	const programs = 20
 	p := build()

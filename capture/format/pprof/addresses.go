@@ -26,7 +26,7 @@ type place struct {
 	nowhere  *proto.Mapping // for code without an address; nil if there is none
 }
 
-// mapping has the virtual addresses from start up to limit.
+// A mapping is one of pprof, for the virtual addresses from start up to limit.
 type mapping struct {
 	start, limit uint64
 	*proto.Mapping
