@@ -34,10 +34,10 @@ func (f *fault) String() string {
 		f.id, f.file, f.function, f.line, f.nth, f.kind, f.before, f.after)
 }
 
-// key names the fault independently of the number that it has in a list.
+// key names the fault independently of the number that it has in a list, and of the file, which may be moved.
 func (f *fault) key() string {
 	h := fnv.New32a()
-	fmt.Fprint(h, f.file, f.function, f.nth, f.before, f.after)
+	fmt.Fprint(h, f.function, f.nth, f.before, f.after)
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
