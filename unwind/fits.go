@@ -58,8 +58,9 @@ func (w *walk) calls(i int) bool {
 // CFI in place where it is wrong, mostly at the ends of functions. Only return addresses on the stack count: a
 // function that has taken its own into a register may be about to go on elsewhere, as longjmp and setcontext are.
 //
-// A call is asked about from the second time on that it is seen: half of those of a compiler are seen once in a
-// recording, and asking about these took a fifth of the time that a sample takes.
+// While a recording runs, a call is asked about from the second time on that it is seen: half of those of a compiler are
+// seen once in a recording, and asking about these took a fifth of the time that a sample takes. Recordings that exist
+// are walked by several unwinders, each of which sees a part of the calls, and their results have to be the same.
 func (w *walk) misled() bool {
 	var p place
 	if len(w.ips) < 2 || w.frames[1].Source != ByCFI || w.frames[1].exact || !w.locate(&p, w.ips[0]) ||
@@ -68,11 +69,11 @@ func (w *walk) misled() bool {
 	}
 	switch p.image.Rule(p.m, w.ips[0]).Kind() {
 	case rule.FromSP, rule.FromBP, rule.Wide, rule.FromSaved, rule.Realigned:
-		if last := &w.called[w.ips[1]*rule.Spread>>(64-calledBits)]; *last != w.ips[1] {
+		if last := &w.called[w.ips[1]*rule.Spread>>(64-calledBits)]; w.Live && *last != w.ips[1] {
 			*last = w.ips[1]
 			return false
 		}
-		return w.contradicts(&p, w.ips[0], w.ips[1], true)
+		return w.contradicts(&p, w.ips[0], w.ips[1], w.Live)
 	}
 	return false
 }

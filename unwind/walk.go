@@ -15,9 +15,10 @@ type Unwinder struct {
 	Strict bool
 	// MaxFrames is how many frames a walk has at most. One that has so many ends with DepthLimit.
 	MaxFrames int
-	// Prefetch means that stacks are not in this CPU's caches, as another CPU has just written them: they are
-	// fetched before they are walked.
-	Prefetch bool
+	// Live means that samples come from a running recording. Their stacks are not in this CPU's caches, as another CPU
+	// has just written them: they are fetched before they are walked. And some code is only looked at when that takes
+	// little time: see misled. Without it, what is found of a stack does not depend on those before.
+	Live bool
 
 	images *image.Store
 	jit    *jit.Reader
@@ -124,7 +125,7 @@ func (u *Unwinder) unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	}
 	m, sampled := u.memos.lookup(stack.Thread, space), p.m
 	c := climb{walk: w, words: wordsOf(stack), known: m.frames()}
-	if u.Prefetch {
+	if u.Live {
 		c.fetch()
 	}
 	end := c.follow(&p, &f)

@@ -135,7 +135,7 @@ func New(c Config) *Session {
 	s.teller = newTeller(c.Format, s.sink, &s.Stats)
 	s.teller.listener, _ = c.Sink.(ProcessSink)
 	s.walker = unwind.NewUnwinder(s.images)
-	s.walker.MaxFrames, s.walker.Strict, s.walker.Prefetch = c.MaxStack, c.Strict, c.Live
+	s.walker.MaxFrames, s.walker.Strict, s.walker.Live = c.MaxStack, c.Strict, c.Live
 	if c.Kernel {
 		s.execve = openExecve()
 	}
