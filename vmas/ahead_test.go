@@ -159,6 +159,46 @@ func TestMapsOfAProgramToCome(t *testing.T) {
 	}
 }
 
+// TestNamesOfAProgramToCome reads the names of threads when the record is in the rings still that the process executes
+// another program, or that its PID is given again: neither the process nor a child that it has had before gets them.
+func TestNamesOfAProgramToCome(t *testing.T) {
+	t.Parallel()
+	root := fakeProc(t, fakeProcess{pid: 5, comm: "next", threads: map[int]string{7: "other S"}, maps: "\n"})
+	for _, looks := range []func(*Table){nil, func(tab *Table) { tab.ToCome(5, 9) }} {
+		want := ""
+		if looks == nil {
+			want = "next"
+		}
+		for pieces := range 4 { // of the process, that were read when it is known that it has a child
+			tab := NewTable(root)
+			if err := tab.SeedLater([]uint32{5}); err != nil {
+				t.Fatal(err)
+			}
+			if looks != nil {
+				tab.Look = func() { looks(tab) }
+			}
+			tab.SeedSome(func() bool { pieces--; return pieces > 0 }, nil)
+			tab.Fork(6, 6, 5, 5)
+			if s := tab.Space(6); s == nil || s.Comm(6) != want {
+				t.Errorf("a child of %q is known as %v", want, s)
+			}
+			checkTable(t, tab)
+		}
+
+		tab := NewTable(root)
+		tab.Mmap(5, pages(1, 2, 0, "/a"))
+		if looks != nil {
+			tab.Look = func() { looks(tab) }
+		}
+		tab.Lost()
+		tab.Reread(5)
+		if s := tab.Space(5); s.Comm(5) != want || s.lacksThreads() != (looks != nil) {
+			t.Errorf("read again, it is called %q, want %q; threads are lacking: %v", s.Comm(5), want, s.lacksThreads())
+		}
+		checkTable(t, tab)
+	}
+}
+
 // TestRecordsAreYoungerThanMaps applies the record of a library when maps is open and not read yet: it shows what was
 // there before.
 func TestRecordsAreYoungerThanMaps(t *testing.T) {

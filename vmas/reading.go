@@ -55,7 +55,11 @@ func (t *Table) step(r *reading) (done bool, err error) {
 		r.tids, r.listErr = t.proc.numbers(s.PID)
 	case len(r.tids) > 0:
 		n := min(len(r.tids), threadsAtOnce)
-		if living := t.readThreads(s, r.tids[:n]); r.living == 0 {
+		living, ahead := t.readThreads(s, r.tids[:n])
+		if r.ahead = ahead; ahead {
+			return true, nil
+		}
+		if r.living == 0 {
 			r.living = living
 		}
 		r.tids = r.tids[n:]
@@ -153,34 +157,48 @@ func (r *reading) close() {
 }
 
 // readThreads adds threads that /proc lists to the thread list of s and returns one that is alive. It removes
-// none: a thread whose EXIT is still to come may have left /proc already.
-func (t *Table) readThreads(s *Space, tids []uint32) (living uint32) {
+// none: a thread whose EXIT is still to come may have left /proc already. ahead reports whether /proc is ahead of the
+// records: the names are of the program that the process executes next, or of the next process of the PID, and none is
+// added.
+func (t *Table) readThreads(s *Space, tids []uint32) (living uint32, ahead bool) {
+	type listed struct {
+		tid uint32
+		stat
+	}
+	var few [threadsAtOnce]listed
+	all := few[:0]
 	for _, tid := range tids {
-		var st stat
-		if t.proc.stat(s.PID, tid, &st) != nil {
-			continue // it ended
+		is := listed{tid: tid}
+		if t.proc.stat(s.PID, tid, &is.stat) == nil { // else it ended
+			all = append(all, is)
 		}
-		if tid == s.PID {
-			s.comm = st.comm
-			s.PPID = st.ppid
-			s.start = st.start
-			s.kernel = st.flags&pfKthread != 0
+	}
+	if len(all) > 0 && t.isToCome(s.PID) { // only now: what was read is not younger
+		return 0, true
+	}
+	for i := range all {
+		is := &all[i]
+		if is.tid == s.PID {
+			s.comm = is.comm
+			s.PPID = is.ppid
+			s.start = is.start
+			s.kernel = is.flags&pfKthread != 0
 		}
-		if !st.alive() {
+		if !is.alive() {
 			continue
 		}
 		if s.comm == "" {
-			s.comm = st.comm
+			s.comm = is.comm
 		}
 		if living == 0 {
-			living = tid
+			living = is.tid
 		}
-		if known, ok := s.threads.get(tid); !ok || known != st.comm {
-			t.name(s, tid, st.comm)
+		if known, ok := s.threads.get(is.tid); !ok || known != is.comm {
+			t.name(s, is.tid, is.comm)
 			s.told = 0
 		}
 	}
-	return living
+	return living, false
 }
 
 // seeded is the result of a reading that is over.

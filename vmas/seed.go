@@ -130,7 +130,7 @@ func (t *Table) Reread(pid uint32) (different bool) {
 		return next != nil
 	}
 	name := s.comm
-	if !t.listThreads(s, mostNames) || s.kernel {
+	if found, ahead := t.listThreads(s, mostNames); !found || ahead || s.kernel {
 		return false
 	}
 	s.Generated = nil
@@ -138,14 +138,15 @@ func (t *Table) Reread(pid uint32) (different bool) {
 	return different || s.comm != name
 }
 
-// listThreads adds up to most threads in /proc to the thread list of s, and reports whether there is such a process.
-func (t *Table) listThreads(s *Space, most int) bool {
+// listThreads adds up to most threads in /proc to the thread list of s. It reports whether there is such a process, and
+// whether /proc is ahead of the records: see readThreads.
+func (t *Table) listThreads(s *Space, most int) (found, ahead bool) {
 	tids, err := t.proc.numbers(s.PID)
-	t.readThreads(s, tids[:min(len(tids), most)])
-	if err == nil && len(tids) <= most {
+	_, ahead = t.readThreads(s, tids[:min(len(tids), most)])
+	if err == nil && len(tids) <= most && !ahead {
 		s.hasThreads()
 	}
-	return err == nil
+	return err == nil, ahead
 }
 
 // reload reads maps again and works out when it may be read next. If there is no time now for all of it, the rest is

@@ -275,7 +275,7 @@ func (t *Table) othersRun(s *Space, tid uint32) bool {
 		return tid != s.PID
 	}
 	t.proc.reserve()
-	if !t.listThreads(s, mostNames) {
+	if found, _ := t.listThreads(s, mostNames); !found {
 		return false
 	}
 	t.unname(s, tid) // /proc may show it until it is gone

@@ -368,6 +368,16 @@ func TestRefreshOfLargeProcesses(t *testing.T) {
 // TestRecordsOfUnreadProcesses applies records about processes that are still to be read.
 func TestRecordsOfUnreadProcesses(t *testing.T) {
 	const pid, child = 10, 900
+	comesAt := func(look int) func(*Table) { // the program that pid executes next
+		return func(tab *Table) {
+			looks := 0
+			tab.Look = func() {
+				if looks++; looks == look {
+					tab.ToCome(pid, 7)
+				}
+			}
+		}
+	}
 	for _, c := range []struct {
 		name   string
 		record func(*Table)
@@ -386,14 +396,8 @@ func TestRecordsOfUnreadProcesses(t *testing.T) {
 			tab.Comm(pid, pid, []byte("new"), true)
 			tab.HasCome(pid, 7)
 		}, false, ""},
-		{"an exec that is to come while it is read", func(tab *Table) {
-			looks := 0
-			tab.Look = func() {
-				if looks++; looks == 2 {
-					tab.ToCome(pid, 7)
-				}
-			}
-		}, true, ""},
+		{"an exec that is to come while its threads are read", comesAt(2), true, ""},
+		{"an exec that is to come while its mappings are read", comesAt(3), true, ""},
 	} {
 		made := newMade(map[uint32]int{pid: 2})
 		made.threads[pid] = 1
