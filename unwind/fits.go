@@ -59,8 +59,8 @@ func (w *walk) calls(i int) bool {
 // function that has taken its own into a register may be about to go on elsewhere, as longjmp and setcontext are.
 //
 // While a recording runs, a call is asked about from the second time on that it is seen: half of those of a compiler
-// are seen once in a recording, and asking about these took a fifth of the time that a sample takes. Recordings that exist
-// are walked by several unwinders, each of which sees a part of the calls, and their results have to be the same.
+// are seen once in a recording, and asking about these took a fifth of the time that a sample takes. Recordings that
+// exist are walked by several unwinders, each of which sees a part of the calls, and their results have to be the same.
 func (w *walk) misled() bool {
 	var p place
 	if len(w.ips) < 2 || w.frames[1].Source != ByCFI || w.frames[1].exact || !w.locate(&p, w.ips[0]) ||
