@@ -108,7 +108,7 @@ func watch(p Plan, files []*file, folder string, look func(*run)) *Result {
 		rings = append(rings, c.samples.Memory, c.others.Memory)
 	}
 	event := perfring.Attr{Name: "cpu-clock", PerfEventAttr: *m.attr(), IDs: []uint64{eventID}}
-	by := &perfring.Simulation{Now: m.now, Wait: r.wait, Disable: r.last}
+	by := &perfring.Simulation{Now: r.clock, Wait: r.wait, Disable: r.last}
 	if p.Reads {
 		by.Signal = m.signal
 	}
@@ -179,6 +179,13 @@ func (r *run) happen() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.advance(r.now())
+}
+
+// clock is for [perfring.Simulation]. All that has happened is in the rings then, also if the recorder has waited for an
+// opener that did not answer.
+func (r *run) clock() uint64 {
+	r.happen()
+	return r.now()
 }
 
 // wait is for [perfring.Simulation]: time passes until the wait is over, or the recorder gets a CPU.
