@@ -181,8 +181,8 @@ func (r *run) happen() {
 	r.advance(r.now())
 }
 
-// clock is for [perfring.Simulation]. All that has happened is in the rings then, also if the recorder has waited for an
-// opener that did not answer.
+// clock is for [perfring.Simulation]. All that has happened is in the rings then, also if the recorder has waited for
+// an opener that did not answer.
 func (r *run) clock() uint64 {
 	r.happen()
 	return r.now()
