@@ -9,8 +9,9 @@ const (
 	// much is read of a piece of any.
 	firstRest = 128 << 10
 	mostRead  = 256 << 10
-	// mostOfAll is how much is read of a stack that is read to its end. Threads whose large frames alternate need it:
-	// only one of these is known (SVT-AV1: 97.8 % of the stacks with 256 KiB, 98.9 % with 1 MiB; see bench/COPIES.md).
+	// mostOfAll is how much is read of a stack that is read to its end, or to that of its memory. Threads whose large
+	// frames alternate need it: only one of these is known (SVT-AV1: 97.8 % of the stacks with 256 KiB, 98.9 % with 1 MiB;
+	// see bench/COPIES.md).
 	mostOfAll = 1 << 20
 	// leastBehind is how much is read up to a large frame, which need not be there any more, and nearRoot how
 	// much up to the end of a stack if not all is read.
@@ -103,7 +104,7 @@ func (k *shape) wanted(copyEnd, memoryEnd uint64) (w wanted) {
 		w.above, w.more = k.above, firstRest
 	case end <= copyEnd:
 		return w
-	case end-copyEnd <= mostRead, k.end != 0 && end-copyEnd <= mostOfAll:
+	case end-copyEnd <= mostOfAll:
 		return wanted{behind: end - copyEnd}
 	default:
 		if w.above = end - nearRoot; hasLarge {

@@ -19,9 +19,10 @@ func TestWanted(t *testing.T) {
 		{"nothing is known", shape{}, 0, wanted{behind: firstRest}},
 		{"the memory ends soon", shape{}, end + 200*kib, wanted{behind: 200 * kib}},
 		{
-			"the memory ends late", shape{}, end + 700*kib,
-			wanted{firstRest, end + 700*kib - nearRoot, nearRoot},
+			"the memory ends late", shape{}, end + 1700*kib,
+			wanted{firstRest, end + 1700*kib - nearRoot, nearRoot},
 		},
+		{"all is read up to the end of the memory", shape{}, end + 700*kib, wanted{behind: 700 * kib}},
 		{"all of it is read", shape{end: end + 900*kib, large: end + 100*kib, above: end + 700*kib}, 0,
 			wanted{behind: 900*kib + aboveRoot}},
 		{"the root is near", shape{end: end + 16*kib}, 0, wanted{behind: 16*kib + aboveRoot}},
@@ -51,8 +52,8 @@ func TestWanted(t *testing.T) {
 		},
 		{
 			"the memory ends below the large frame",
-			shape{large: end + 80*kib, above: end + 700*kib}, end + 500*kib,
-			wanted{firstRest, end + 500*kib - nearRoot, nearRoot},
+			shape{large: end + 80*kib, above: end + 1700*kib}, end + 1500*kib,
+			wanted{firstRest, end + 1500*kib - nearRoot, nearRoot},
 		},
 		{"the memory has ended", shape{}, end - 8, wanted{}},
 	} {
