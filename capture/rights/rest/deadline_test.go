@@ -88,3 +88,33 @@ func TestReadersGoFirst(t *testing.T) {
 		t.Error("a thread that has ended is a reader still: its ID may be that of another program by now")
 	}
 }
+
+// TestReaderWaits has a reader that goes first find that there are no samples, so that it closes what it has open.
+func TestReaderWaits(t *testing.T) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // the thread ends with the goroutine, as its mask of signals is another one
+		var blocked unix.Sigset_t
+		blocked.Val[0] = signals
+		if err := unix.PthreadSigmask(unix.SIG_BLOCK, &blocked, nil); err != nil {
+			t.Error(err)
+			return
+		}
+		idle := 0
+		for idle < mostIdle {
+			if before := idle; wait(&idle, true) || idle != before+1 {
+				t.Errorf("a signal that nobody sent, or %d intervals after %d", idle, before)
+				return
+			}
+		}
+		if err := unix.Tgkill(unix.Getpid(), unix.Gettid(), Signal); err != nil {
+			t.Error(err)
+			return
+		}
+		if !wait(&idle, true) || idle != 0 {
+			t.Errorf("no signal after one was sent, and %d intervals without", idle)
+		}
+	}()
+	<-done
+}

@@ -150,7 +150,7 @@ var signals = uint64(1) << (Signal - 1)
 func (r *turn) run() {
 	parent := unix.Getppid()
 	for idle, woken := 0, 0; ; {
-		if !wait(&idle) {
+		if !wait(&idle, r.first.isOn) {
 			if idle == mostIdle {
 				r.memory.closeEnded(true)
 			}
@@ -215,28 +215,40 @@ func (r *turn) setUp() (ok bool) {
 const (
 	// priceOfWaking is what a wake-up takes besides the time of this thread.
 	priceOfWaking = 2 * time.Microsecond
-	// mostIdle is how often the scheduler interrupts the waiting until it knows of it.
+	// mostIdle is how often the waiting is interrupted until it is for as long as it takes.
 	mostIdle = 5
 )
 
 // wait waits for a signal. As long as signals come, Go's scheduler does not know of the waiting: its monitor
 // looks at a thread in a system call every 20 us, which takes several times as long as reading. It interrupts
 // the others every 10 ms. idle counts how often it did since the last signal.
-func wait(idle *int) (signalled bool) {
-	call := unix.RawSyscall6
-	if *idle >= mostIdle {
+//
+// Whom it interrupts needs another thread of this process to get on. A reader that goes before threads of real-time
+// priority, isFirst, cannot rely on that: the others wait for these, for up to 20 ms. So it has the scheduler know of the
+// waiting. The monitor, which waits as well, takes less time then.
+func wait(idle *int, isFirst bool) (signalled bool) {
+	call, timeout := unix.RawSyscall6, (*unix.Timespec)(nil)
+	switch {
+	case *idle >= mostIdle:
 		call = unix.Syscall6
+	case isFirst:
+		call, timeout = unix.Syscall6, &interval
 	}
-	_, _, errno := call(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&signals)), 0, 0,
-		unsafe.Sizeof(signals), 0, 0)
-	if errno != 0 {
-		*idle++
+	_, _, errno := call(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&signals)), 0,
+		uintptr(unsafe.Pointer(timeout)), unsafe.Sizeof(signals), 0, 0)
+	if errno == 0 {
+		*idle = 0
+		return true
+	}
+	*idle++
+	if errno == unix.EINTR {
 		runtime.Gosched() // the scheduler asks for it so
-		return false
 	}
-	*idle = 0
-	return true
+	return false
 }
+
+// interval is how long a reader waits at a time of whose waiting the scheduler knows.
+var interval = unix.Timespec{Nsec: 10_000_000}
 
 // Read reads the rest of the stack of a sample that was just taken, if the copy lacks a part.
 func (r *Reader) Read(s *perfring.Sample) {
