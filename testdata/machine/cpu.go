@@ -144,6 +144,7 @@ func (c *cpu) writeTo(r *ring, w *waiting) {
 		r.lost++
 		r.dropped++
 		c.m.Reached["lost"]++
+		c.m.drop(w.rec)
 		return
 	}
 	r.lost = 0

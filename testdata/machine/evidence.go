@@ -14,6 +14,9 @@ type program struct {
 	comm   string
 	told   bool            // records have told of all that it has mapped
 	mapped map[mapped]bool // at any time
+	// hidden is when a file was mapped in the place of another one and the record of that was lost; 0 for never. Nobody
+	// knows of it until there is room for the next record, behind one that tells of the loss; a conversion never does.
+	hidden uint64
 }
 
 // A mapped is a file at an address.
@@ -30,7 +33,21 @@ func (p *program) note(m *Machine, n *mapping) {
 }
 
 // fork is the program of a child.
-func (p *program) fork() *program { return &program{p.comm, p.told, maps.Clone(p.mapped)} }
+func (p *program) fork() *program { return &program{p.comm, p.told, maps.Clone(p.mapped), p.hidden} }
+
+// drop notes that a record was lost.
+func (m *Machine) drop(rec perfring.Record) {
+	var is perfring.Mmap2
+	if rec.Type() != perfring.RecordMmap2 || perfring.DecodeMmap2(rec, &is) != nil || m.byPID[is.PID] == nil {
+		return
+	}
+	p := m.byPID[is.PID].program
+	for o := range p.mapped {
+		if o.start == is.Addr && o.path != string(is.Path) && p.hidden == 0 {
+			p.hidden, _ = m.cpus[0].format.Time(rec)
+		}
+	}
+}
 
 // nameOf notes the name of a process.
 func (m *Machine) nameOf(t *task) {

@@ -172,7 +172,7 @@ func (m *Machine) executeFile(r *rand.Rand, t *task, f *file, c *cpu) {
 		}
 	}
 	t.maps, t.threads, t.spare = nil, nil, nil
-	t.program = &program{fmt.Sprintf("program-%d", r.IntN(100)), c != nil, make(map[mapped]bool)}
+	t.program = &program{fmt.Sprintf("program-%d", r.IntN(100)), c != nil, make(map[mapped]bool), 0}
 	m.nameOf(t)
 	if c != nil {
 		c.comm(t, t.pid, true)

@@ -405,7 +405,7 @@ func (j *judge) stack(w *perfdata.Walked) {
 		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
 			j.m.Reached["cut, wrong"]++
 		}
-	case j.m.plan.showsLosses() && j.m.hasLostRecords():
+	case j.m.plan.showsLosses() && j.m.hasLostRecords(), is.program.hidden > 0 && t >= is.program.hidden:
 		if n < len(res.IPs) || res.End == unwind.Root && n < len(is.chain) {
 			j.res.Doubted++
 		}
