@@ -1,4 +1,7 @@
-// Package capture holds the rooms of a recording: it has no code of its own.
+// Package capture is for programs that want the samples of a recording, with their stacks, and nothing else of unspool:
+// [Open], and range over [Recording.Samples]. Package live makes recordings.
+//
+// Below it are the rooms of a recording:
 //
 //	live, recorded ─▶ session ─▶ counts
 //

@@ -432,12 +432,7 @@ func (l *loader) addSample() {
 	}
 	l.resolve(s)
 	one := stacked{Sample: Sample{Thread: thread, Event: int32(event), CPU: int32(s.CPU), Count: 1,
-		Period: max(s.Period, 1)}, pid: s.PID, time: s.Time, root: l.root(thread)}
-	if r, ok := perfdata.End(s.Misc); ok {
-		if one.End = Ended(r); perfdata.IsJoined(s.Misc) {
-			one.End = Joined
-		}
-	}
+		Period: max(s.Period, 1), End: EndOf(s.Misc)}, pid: s.PID, time: s.Time, root: l.root(thread)}
 	frames := l.frames
 	if l.options.NoStacks {
 		frames = nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"unspool/capture/perfdata"
 	"unspool/capture/symbols"
 	"unspool/unwind"
 	"unspool/vmas"
@@ -107,6 +108,18 @@ const Joined = End(unwind.NumReasons) + 1
 
 // NumEnds is how many there are.
 const NumEnds = Joined + 1
+
+// EndOf is the End of a sample whose record has misc in its header.
+func EndOf(misc uint16) End {
+	r, ok := perfdata.End(misc)
+	switch {
+	case !ok:
+		return Unsaid
+	case perfdata.IsJoined(misc):
+		return Joined
+	}
+	return Ended(r)
+}
 
 // String is "complete", "joined", "" for Unsaid, or the name of the reason: "dump_too_short".
 func (e End) String() string {

@@ -69,6 +69,7 @@ func TestImportsThatAreForbidden(t *testing.T) {
 		"capture/view/load capture/live", "capture/view/explore capture/verdict/check",
 		"capture/format/pprof capture/session",
 		"capture/live capture/profile", "capture/recorded capture/profile", "capture/live bench/workloads",
+		"capture/recorded capture", "capture/view/report capture", "capture capture/live",
 		"capture/format/export cmd/unspool", "capture/live testdata/programs",
 		"cmd/unspool testdata/programs",
 		"bench/speed testdata/browser",
