@@ -1,6 +1,8 @@
 package unwind
 
 import (
+	"slices"
+
 	"unspool/dwarfcfi"
 	"unspool/unwind/asm"
 	"unspool/unwind/rule"
@@ -23,11 +25,11 @@ func (w *walk) savedSP(p *place, f *frame) (next frame, ok bool) {
 	if len(w.ips) != 1 || f.sp%8 != 0 || p.row(f.pc, &row) != nil || row.CFA.Kind != dwarfcfi.CFAExpression {
 		return next, false
 	}
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return next, false
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	for i, tried := uint64(0), 0; i < words && tried < tries; i++ {
 		at := f.sp + 8*i
 		sp, ok := w.stack.word(at)
@@ -41,11 +43,32 @@ func (w *walk) savedSP(p *place, f *frame) (next frame, ok bool) {
 		if !ok || pc-p.m.Start-1 >= p.m.End-p.m.Start || !w.followsCall(pc) {
 			continue
 		}
-		if tried++; p.image.LeadsTo(p.m, pc, f.pc) {
+		if tried++; p.leadsTo(pc, f.pc) {
 			return w.calledAt(pc, sp, f, &row)
 		}
 	}
 	return next, false
+}
+
+// leadsTo reports whether the call before pc calls the function around callee directly, or one that soon jumps to the
+// start of that. Both lie at p.
+func (p *place) leadsTo(pc, callee uint64) bool {
+	const choosing = 512 // bytes of a function that jumps to one of several by the processor's features
+	c, addr := p.module.CodeAt(p.m, pc-1)
+	to, _, ok := p.module.FDE(p.m, callee)
+	if c == nil || !ok {
+		return false
+	}
+	target, ok := c.DirectCall(addr + 1)
+	if !ok || target == to.Start {
+		return ok
+	}
+	d, _, ok := p.module.FDE(p.m, target+pc-1-addr)
+	if !ok || d.Start != target {
+		return false
+	}
+	exits, _ := c.Exits(d.Start, min(d.End, d.Start+choosing))
+	return slices.ContainsFunc(exits, func(x asm.Exit) bool { return !x.Indirect && x.Target == to.Start })
 }
 
 // calledAt is the caller of f, which has a row: its return address pc is at sp, the value of SP when f was
@@ -66,10 +89,10 @@ func (w *walk) calledAt(pc, sp uint64, f *frame, row *dwarfcfi.Row) (next frame,
 // leads and which is in no mapping: mono's compiler has the rows for the end of a function right behind its
 // prologue instead. The code leads from f straight to its ret, or straight there from the function's start.
 func (w *walk) straight(p *place, f *frame, next frame) (frame, Source) {
-	if w.Strict || !f.exact || p.image == nil {
+	if w.Strict || !f.exact || p.module == nil {
 		return next, ByCFI
 	}
-	low, _, ok := p.image.Function(p.m, f.pc)
+	low, _, ok := p.function(f.pc)
 	if !ok {
 		return next, ByCFI
 	}
@@ -100,7 +123,7 @@ func (w *walk) pushedMore(p *place, f *fullFrame, row *dwarfcfi.Row) (caller ful
 		row.CFA.Kind != dwarfcfi.CFARegister || int(row.CFA.Reg) != arch.SP {
 		return caller, false
 	}
-	code, addr := p.image.CodeAt(p.m, f.pc())
+	code, addr := p.module.CodeAt(p.m, f.pc())
 	if code == nil {
 		return caller, false
 	}
@@ -158,8 +181,8 @@ func (w *walk) wayOut386(p *place, pc uint64) (way asm.WayOut, ok bool) {
 	switch {
 	case p.jit != nil:
 		return w.jit.WayOut386(p.jit, p.m, pc)
-	case p.image != nil:
-		if code, addr := p.image.CodeAt(p.m, pc); code != nil {
+	case p.module != nil:
+		if code, addr := p.module.CodeAt(p.m, pc); code != nil {
 			return code.WayOut386(addr)
 		}
 	}
@@ -180,10 +203,10 @@ const mostWords = 1 << 10
 // that next cannot be it: the function that made the frame is left by returning only, and f is not in it.
 func (w *walk) passedOver(f, next *frame) (caller frame, found, lost bool) {
 	var to place
-	if !w.locate(&to, next.pc-1) || to.image == nil || to.image.IsGenerated() {
+	if !w.locate(&to, next.pc-1) || to.module == nil || to.jit != nil {
 		return caller, false, false
 	}
-	c, addr := to.image.CodeAt(to.m, next.pc-1)
+	c, addr := to.module.CodeAt(to.m, next.pc-1)
 	if c == nil {
 		return caller, false, false
 	}
@@ -191,11 +214,11 @@ func (w *walk) passedOver(f, next *frame) (caller frame, found, lost bool) {
 	if !ok {
 		return caller, false, false
 	}
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return caller, false, false
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	base := next.pc - 1 - addr // what an address of the image is mapped at, less that address
 	end := c.EndOfReturning(start)
 	lost = end != 0 && f.pc-base-start >= end-start
@@ -261,10 +284,10 @@ func (w *walk) leafCaller(f *frame) (caller frame, ok bool) {
 	if !ok {
 		return caller, false
 	}
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return caller, false
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	return frame{pc: pc, sp: f.sp + 8, bp: f.bp}, c.Untouched(start, addr)
 }

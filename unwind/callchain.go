@@ -171,11 +171,15 @@ func (p *place) keepsBP(r rule.Rule, pc uint64) bool {
 // inGo reports whether pc is in a Go function. These keep BP as a frame pointer whatever
 // their CFA is computed from.
 func (p *place) inGo(pc uint64) bool {
-	if p.image == nil {
+	if p.module == nil {
 		return false
 	}
-	addr, ok := p.image.Address(pc - p.m.Start + p.m.Offset)
-	return ok && p.image.InGo(addr)
+	table, addr := p.module.GoTable(p.m, pc)
+	if table == nil {
+		return false
+	}
+	_, _, ok := table.Function(addr)
+	return ok && !p.module.State().Late
 }
 
 // rule gives the rule for f, which lies at p.
@@ -183,10 +187,10 @@ func (w *walk) rule(p *place, f *frame) rule.Rule {
 	switch {
 	case p.jit != nil:
 		return w.generatedRule(p, f)
-	case p.image == nil:
+	case p.module == nil:
 		return rule.Uncovered
 	}
-	return p.image.Rule(p.m, f.lookup())
+	return p.rule(f.lookup())
 }
 
 // isReturn reports whether pc, which has the rule r, can be a return address: it follows a call, or the code

@@ -82,7 +82,7 @@ func (c *climb) climb(p *place, f *frame) Reason {
 
 	lookup, sp, bp := f.lookup(), f.sp, f.bp
 	start, size, bias := p.start, p.size, p.bias
-	rules, shift := p.image.Rules().Table()
+	rules, shift := p.rules.Table()
 	end := stepped
 climbing:
 	for {
@@ -92,11 +92,11 @@ climbing:
 		if i := uint64(off) * rule.Spread >> (shift & 63); i < uint64(len(rules)) && uint32(rules[i]) == off {
 			r = rule.Rule(rules[i] >> 32)
 		} else {
-			r = p.image.Rules().Get(off)
+			r = p.rules.Get(off)
 		}
 		if r == rule.None {
-			r = p.image.Find(p.m, lookup, uint64(off))
-			rules, shift = p.image.Rules().Table()
+			r = p.module.Find(p.m, lookup, uint64(off))
+			rules, shift = p.rules.Table()
 		}
 
 		cfa, slot := sp, uint64(r>>4&rule.MaxBP)
@@ -141,7 +141,7 @@ climbing:
 			}
 			start, size, bias = p.start, p.size, p.bias
 			if p.fast {
-				rules, shift = p.image.Rules().Table()
+				rules, shift = p.rules.Table()
 			}
 		}
 		lookup, sp, bp = pc-1, cfa, caller

@@ -37,11 +37,11 @@ type builtFrame struct {
 	rule       rule.Rule
 }
 
-// newStackBuilder returns a builder of stacks of im, which is mapped at start. The return addresses of its
-// frames follow indirect calls, which may have led to whatever is below them.
-func newStackBuilder(t *testing.T, library string, im *image.Image, m *vmas.Mapping) *stackBuilder {
+// newStackBuilder returns a builder of stacks of im, which is mapped at m in the space of w. The return addresses
+// of its frames follow indirect calls, which may have led to whatever is below them.
+func newStackBuilder(t *testing.T, library string, im *image.Image, m *vmas.Mapping, w *walk) *stackBuilder {
 	b := &stackBuilder{rng: rand.New(rand.NewPCG(3, 4)), base: 0x7ffc_0000_0000, data: make([]byte, 1<<16)}
-	b.mayLeave = func(pc uint64) bool { return pc-generatedAt < 1<<16 || im.MayLeave(m, pc) }
+	b.mayLeave = func(pc uint64) bool { return pc-generatedAt < 1<<16 || w.mayLeave(pc) }
 	file := contentsOf(t, library)
 	for fde, err := range file.cfi.FDEs() {
 		if err != nil {
@@ -153,7 +153,7 @@ func TestWalksOfAThreadAreWalksOfAnyThread(t *testing.T) {
 	if err := im.Parse(); err != nil {
 		t.Fatal(err)
 	}
-	b := newStackBuilder(t, library, im, space.Find(at))
+	b := newStackBuilder(t, library, im, space.Find(at), NewUnwinder(images).begin(space, nil))
 	with, without := NewUnwinder(images), NewUnwinder(images)
 	complete, shared := 0, 0
 	b.begin()

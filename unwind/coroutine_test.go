@@ -85,7 +85,7 @@ func TestCoroutinesEnd(t *testing.T) {
 	}
 	space, images := asImage(t, file, 0x7f00_0000_0000)
 	m := firstMapping(space)
-	im := images.Lookup(1, m)
+	p := placeIn(images.Lookup(1, m), m)
 	elf := contentsOf(t, file)
 	for symbol, want := range map[string]bool{
 		"behind_call": true, "behind_ret": false, "behind_padding": true, "older": true, "other": false,
@@ -96,7 +96,7 @@ func TestCoroutinesEnd(t *testing.T) {
 		if !ok {
 			t.Fatalf("no offset for %s", symbol)
 		}
-		if r := im.Rule(m, m.Start+off-1); (r == rule.EndOfStack) != want {
+		if r := p.rule(m.Start + off - 1); (r == rule.EndOfStack) != want {
 			t.Errorf("%s is returned to: %#x", symbol, r)
 		}
 	}

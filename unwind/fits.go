@@ -3,7 +3,7 @@ package unwind
 import (
 	"time"
 
-	"unspool/unwind/image"
+	"unspool/unwind/module"
 	"unspool/unwind/rule"
 )
 
@@ -24,11 +24,11 @@ func (r *Result) Astray(at uint64) bool {
 	}
 	w.looked = at
 	w.looks++
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return false
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	first := int(w.looks*edges) % (len(w.ips) - 1)
 	for i := first; i < min(first+edges, len(w.ips)-1); i++ {
 		if w.isEdge(i) && !w.calls(i) {
@@ -64,10 +64,10 @@ func (w *walk) calls(i int) bool {
 func (w *walk) misled() bool {
 	var p place
 	if len(w.ips) < 2 || w.frames[1].Source != ByCFI || w.frames[1].exact || !w.locate(&p, w.ips[0]) ||
-		p.image == nil || p.jit != nil {
+		p.module == nil || p.jit != nil {
 		return false
 	}
-	switch p.image.Rule(p.m, w.ips[0]).Kind() {
+	switch p.rule(w.ips[0]).Kind() {
 	case rule.FromSP, rule.FromBP, rule.Wide, rule.FromSaved, rule.Realigned:
 		if last := &w.called[w.ips[1]*rule.Spread>>(64-calledBits)]; w.Live && *last != w.ips[1] {
 			*last = w.ips[1]
@@ -83,13 +83,13 @@ func (w *walk) misled() bool {
 // to be waited for, and for generated code: of that no file says who has called it, but [walk.credible] does.
 func (w *walk) contradicts(p *place, callee, pc uint64, atOnce bool) bool {
 	var from place
-	if p.image == nil || p.jit != nil || !w.locate(&from, pc-1) || from.image == nil || from.jit != nil ||
-		from.image.Arch() != rule.AMD64 {
+	if p.module == nil || p.jit != nil || !w.locate(&from, pc-1) || from.module == nil || from.jit != nil ||
+		from.arch != rule.AMD64 {
 		return false
 	}
-	at := image.Elsewhere
-	if from.image == p.image {
+	at := module.Elsewhere
+	if from.rules == p.rules { // it is the same module
 		at = callee - p.bias
 	}
-	return from.image.CallsOther(from.m, pc, at, atOnce)
+	return from.module.CallsOther(from.m, pc, at, atOnce)
 }

@@ -115,7 +115,8 @@ func TestFramePointerThatIsNotSetYet(t *testing.T) {
 	}
 	for _, label := range []string{"no_pop", "realigned"} {
 		m := space.Find(at[label])
-		if r := images.Lookup(1, m).Rule(m, at[label]); r.Kind() == rule.GuessSP {
+		p := placeIn(images.Lookup(1, m), m)
+		if r := p.rule(at[label]); r.Kind() == rule.GuessSP {
 			t.Errorf("at %s: %v", label, r)
 		}
 	}

@@ -98,11 +98,11 @@ func (w *walk) replay() Reason {
 // by the CFI row for lookup. exact means that the caller was interrupted
 // rather than that it called, also where it is not found.
 func (w *walk) evaluate(p *place, lookup uint64, regs *Regs) (exact bool, end Reason) {
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return false, NoImage
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	var row dwarfcfi.Row
 	if err := p.row(lookup, &row); err != nil {
 		if errors.Is(err, dwarfcfi.ErrNoFDE) {
@@ -148,12 +148,12 @@ func (w *walk) evaluate(p *place, lookup uint64, regs *Regs) (exact bool, end Re
 // functions of its own that leave it alone. The called function has to be the sampled one.
 func (w *walk) keptByLeaf(p *place, lookup uint64) (kept uint32) {
 	var leaf place
-	if len(w.ips) < 2 || lookup+1 != w.ips[1] || p.image == nil || !w.locate(&leaf, w.ips[0]) ||
-		leaf.image != p.image {
+	if len(w.ips) < 2 || lookup+1 != w.ips[1] || p.module == nil || !w.locate(&leaf, w.ips[0]) ||
+		leaf.module != p.module {
 		return 0
 	}
-	low, high, ok := leaf.image.Function(leaf.m, w.ips[0])
-	code, addr := p.image.CodeAt(p.m, lookup)
+	low, high, ok := leaf.function(w.ips[0])
+	code, addr := p.module.CodeAt(p.m, lookup)
 	if !ok || code == nil {
 		return 0
 	}
@@ -176,12 +176,12 @@ func (w *walk) keptByLeaf(p *place, lookup uint64) (kept uint32) {
 // the function's next instruction, shows which registers are still to be restored: none where nothing but the
 // return address is left on the stack, as at a tail call.
 func (p *place) dropRestored(pc uint64, row *dwarfcfi.Row) {
-	if p.image == nil || row.Signal || row.Regs[rule.BP].Kind != dwarfcfi.Expression {
+	if p.module == nil || row.Signal || row.Regs[rule.BP].Kind != dwarfcfi.Expression {
 		return
 	}
 	var way asm.WayOut
 	if c := &row.CFA; c.Kind != dwarfcfi.CFARegister || c.Reg != rule.SP || c.Offset != 8 {
-		code, addr := p.image.CodeAt(p.m, pc)
+		code, addr := p.module.CodeAt(p.m, pc)
 		if code == nil {
 			return
 		}

@@ -31,11 +31,11 @@ func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 	failed := 0
 	listener := image.Listener{Failed: func(string, error) { failed++ }}
 	images := image.New(image.Config{Proc: "/proc", Listener: listener})
-	p := place{m: firstMapping(space)}
-	p.image = images.Lookup(1, p.m)
-	if err := p.image.Parse(); err != nil {
+	im := images.Lookup(1, firstMapping(space))
+	if err := im.Parse(); err != nil {
 		t.Fatal(err)
 	}
+	p := placeIn(im, firstMapping(space))
 	file := contentsOf(t, path)
 	var pcs [2]uint64 // of the first FDE and the last one
 	for fde := range file.cfi.FDEs() {
@@ -46,7 +46,7 @@ func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 			pcs[0] = pcs[1]
 		}
 	}
-	before := p.image.Rule(p.m, pcs[0])
+	before := p.rule(pcs[0])
 	if err := os.Truncate(path, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +54,11 @@ func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 		t.Errorf("of a file that is cut: %v", end)
 	}
 	for range 2 {
-		if r := p.image.Rule(p.m, pcs[1]); r != rule.Unreadable {
+		if r := p.rule(pcs[1]); r != rule.Unreadable {
 			t.Errorf("%v afterwards", r)
 		}
 	}
-	if r := p.image.Rule(p.m, pcs[0]); r != before {
+	if r := p.rule(pcs[0]); r != before {
 		t.Errorf("%v where %v was found before", r, before)
 	}
 	if failed != 1 {

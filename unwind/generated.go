@@ -3,9 +3,10 @@ package unwind
 import (
 	"unspool/dwarfcfi"
 	"unspool/unwind/asm"
-	"unspool/unwind/image"
 	"unspool/unwind/jit"
+	"unspool/unwind/module"
 	"unspool/unwind/rule"
+	"unspool/vmas"
 )
 
 // generated finds the caller of a frame in generated code that has no frame pointer and no ret instruction
@@ -40,10 +41,10 @@ func (w *walk) jumpsBack(p *place, f *frame) (caller frame, ok bool) {
 		return caller, false
 	}
 	var to place
-	if !w.locate(&to, pc) || to.image == nil || to.jit != nil {
+	if !w.locate(&to, pc) || to.module == nil || to.jit != nil {
 		return caller, false
 	}
-	low, _, ok := to.image.Function(to.m, pc)
+	low, _, ok := to.function(pc)
 	return frame{pc: pc, sp: f.sp, bp: f.bp}, ok && low != pc // a function may begin behind a call
 }
 
@@ -67,10 +68,10 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 			break
 		}
 		var p place
-		if !w.locate(&p, pc-1) || p.image != nil && p.image.CallsNoHost(p.m, pc) {
+		if !w.locate(&p, pc-1) || p.module != nil && p.rules.Hostless.Get(pc-1-p.bias) == rule.Yes {
 			continue
 		}
-		before := w.images.Arrivals()
+		before := w.modules.Arrivals()
 		entry, cfa, ok := w.interpreterCalled(pc)
 		if !ok {
 			var to callee
@@ -79,8 +80,8 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 				break
 			}
 			// Code that has come since interpreterCalled could not read it may be that of an interpreter.
-			if to == noHost && p.image != nil && w.images.Arrivals() == before {
-				p.image.NoteNoHost(p.m, pc)
+			if to == noHost && p.module != nil && w.modules.Arrivals() == before {
+				p.rules.Hostless.Put(pc-1-p.bias, true)
 			}
 			ok = to == host
 		}
@@ -151,7 +152,7 @@ const (
 // A hostFrame is the frame of an interpreter where it jumps to other code: the address of that instruction,
 // and the distance from SP to the CFA there.
 type hostFrame struct {
-	image   *image.Image
+	module  module.Module
 	at, cfa uint64
 }
 
@@ -163,23 +164,23 @@ func (w *walk) hostAt(entry uint64) (h hostFrame, known bool) {
 	if m == nil {
 		return h, true
 	}
-	im := w.images.Lookup(w.space.PID, m)
-	if im == nil {
+	code := w.modules.Module(w.space.PID, m)
+	if code == nil {
 		return h, !m.File.Kind.HasImage()
 	}
-	if h, ok := w.hosts[entry]; ok && h.image == im {
+	if h, ok := w.hosts[entry]; ok && h.module == code {
 		return h, true
 	}
-	if im.Parse() != nil {
+	if !code.State().Read {
 		return h, false
 	}
-	h.image = im
-	before := w.images.Arrivals()
-	if at, cfa, ok := im.DispatchFrame(m, entry); ok {
+	h.module = code
+	before := w.modules.Arrivals()
+	if at, cfa, ok := dispatchFrame(code, m, entry); ok {
 		h.at, h.cfa = at, cfa
-	} else if c, _ := im.CodeAt(m, entry); c == nil {
-		return h, !im.IsLate()
-	} else if w.images.Arrivals() != before {
+	} else if c, _ := code.CodeAt(m, entry); c == nil {
+		return h, !code.State().Late
+	} else if w.modules.Arrivals() != before {
 		return h, false // a piece came that was missed
 	}
 	if w.hosts == nil || len(w.hosts) >= most {
@@ -187,6 +188,53 @@ func (w *walk) hostAt(entry uint64) (h hostFrame, known bool) {
 	}
 	w.hosts[entry] = h
 	return h, true
+}
+
+// dispatchFrame gives the address where the function that begins at pc, which lies in m, jumps through a pointer in
+// memory, as interpreters of threaded code do, and the distance from SP to the CFA there. Only jumps where the function
+// has its largest frame are considered: before a tail call the frame is gone. ok is false if there is no such jump.
+func dispatchFrame(in module.Module, m *vmas.Mapping, pc uint64) (at, size uint64, ok bool) {
+	const most = 256 << 10 // bytes of code that are searched
+	d, addr, ok := in.FDE(m, pc)
+	code, _ := in.CodeAt(m, pc)
+	if !ok || code == nil || d.Start != addr {
+		return 0, 0, false
+	}
+	size = largestFrame(&d)
+	left := uint64(most)
+	for row, err := range d.Rows() {
+		if err != nil || size <= 8 || row.End-row.Start > left {
+			break
+		}
+		if !fromSP(row) || uint64(row.CFA.Offset) != size {
+			continue
+		}
+		if jump, ok := code.Dispatch(row.Start, row.End); ok {
+			return pc + jump - addr, size, !in.State().Late
+		}
+		left -= row.End - row.Start
+	}
+	return 0, 0, false
+}
+
+// largestFrame gives the largest distance from SP to the CFA in a function, 0 if it has too many rows.
+func largestFrame(d *dwarfcfi.FDE) (size uint64) {
+	const most = 1 << 12 // rows of an interpreter's CFI
+	n := 0
+	for row, err := range d.Rows() {
+		if n++; err != nil || n > most {
+			return 0
+		}
+		if fromSP(row) {
+			size = max(size, uint64(row.CFA.Offset))
+		}
+	}
+	return size
+}
+
+// fromSP reports whether a row's CFA is SP plus an offset.
+func fromSP(row *dwarfcfi.Row) bool {
+	return row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == rule.SP && row.CFA.Offset > 0
 }
 
 // resume continues the walk above f, a frame of generated code whose caller cannot be found, at the next
@@ -231,8 +279,12 @@ func (w *walk) isLate(pc uint64) bool {
 	if m == nil || !m.File.Kind.HasImage() {
 		return false
 	}
-	im := w.images.Lookup(w.space.PID, m)
-	return im == nil || im.Parse() != nil || im.IsLate()
+	in := w.modules.Module(w.space.PID, m)
+	if in == nil {
+		return true
+	}
+	state := in.State()
+	return !state.Read || state.Late
 }
 
 // leadsTo adds the frames from f on, as far as CFI alone leads from there, and says where that ends: with
@@ -272,11 +324,11 @@ func (w *walk) callsElsewhere(pc, callee uint64) bool {
 	if c == nil {
 		return false
 	}
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return false
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	entry, direct := c.DirectCall(addr + 1)
 	if !direct {
 		return false
@@ -289,13 +341,13 @@ func (w *walk) callsElsewhere(pc, callee uint64) bool {
 		}
 	}
 	var called, is place
-	if !w.locate(&called, entry) || called.image == nil || called.jit != nil || !w.locate(&is, callee) {
+	if !w.locate(&called, entry) || called.module == nil || called.jit != nil || !w.locate(&is, callee) {
 		return false
 	}
-	if is.image != called.image {
-		callee = 0
+	if is.module != called.module {
+		callee = module.Elsewhere
 	}
-	return called.image.LeadsElsewhere(called.m, entry, callee)
+	return called.module.LeadsElsewhere(called.m, entry, callee)
 }
 
 // subroutine finds the caller of a frame in an interpreter (see hosted), instead of next, which its CFI gives
@@ -377,15 +429,15 @@ func (w *walk) entering(f *frame) (next frame, ok bool) {
 // isInterpreter reports whether pc, which lies at p, is in code whose CFI gives it one frame, from its first
 // instruction on.
 func (p *place) isInterpreter(pc uint64) bool {
-	if p.image == nil {
+	if p.module == nil {
 		return false
 	}
-	addr, ok := p.image.Address(pc - p.m.Start + p.m.Offset)
+	d, _, ok := p.module.FDE(p.m, pc)
 	if !ok {
 		return false
 	}
 	var row dwarfcfi.Row
-	return p.image.EntryRow(addr, &row) == nil && hasFrameAtEntry(&row)
+	return d.Row(d.Start, &row) == nil && hasFrameAtEntry(&row)
 }
 
 // hasFrameAtEntry reports whether the row of a function's first instruction has a frame, which no function can
@@ -403,11 +455,11 @@ func (w *walk) interpreterCalled(pc uint64) (entry, cfa uint64, ok bool) {
 	if m == nil || pc < m.Start+asm.CallSize {
 		return 0, 0, false
 	}
-	im := w.images.Lookup(w.space.PID, m)
-	if im == nil {
+	in := w.modules.Module(w.space.PID, m)
+	if in == nil {
 		return 0, 0, false
 	}
-	code, addr := im.CodeAt(m, pc-1)
+	code, addr := in.CodeAt(m, pc-1)
 	if code == nil {
 		return 0, 0, false
 	}
@@ -421,21 +473,10 @@ func (w *walk) interpreterCalled(pc uint64) (entry, cfa uint64, ok bool) {
 		return 0, 0, false
 	}
 	var row dwarfcfi.Row
-	if im.Row(em, entry, &row) != nil {
+	if in.Row(em, entry, &row) != nil {
 		return 0, 0, false
 	}
 	return entry, uint64(row.CFA.Offset), hasFrameAtEntry(&row)
-}
-
-// generatedFrom says from where generated code is read, which depends on where the images are read from.
-func generatedFrom(images *image.Store) jit.Source {
-	switch {
-	case images.Offline():
-		return jit.Recordings
-	case !images.Asks():
-		return jit.DumpsOnly
-	}
-	return jit.Live
 }
 
 // generatedCode gives what is known of the code that the process has generated, the same throughout the walk.

@@ -39,15 +39,16 @@ func (w *walk) growing(f *frame) (next frame, source Source, end Reason) {
 // something else, unless it had to give up its CPU there.
 func (w *walk) callsMorestack(pc uint64) bool {
 	var p place
-	if !w.locate(&p, pc-1) || p.image == nil || p.jit != nil {
+	if !w.locate(&p, pc-1) || p.module == nil || p.jit != nil {
 		return false
 	}
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return false
 	}
-	defer w.images.End(began)
-	return p.image.CallsMorestack(p.m, pc)
+	defer w.modules.End(began)
+	table, addr := p.module.GoTable(p.m, pc)
+	return table != nil && table.CallsMorestack(addr) && !p.module.State().Late
 }
 
 // isAboutGoroutine reports whether what morestack has called, up to its SP, has the address of a goroutine's g.
@@ -77,13 +78,19 @@ func (r *Result) Growth() (g gotab.Growth, ok bool) {
 		return g, false
 	}
 	pc := w.ips[len(w.ips)-1]
-	if !w.locate(&p, pc-1) || p.image == nil || p.jit != nil || !p.image.IsGo() {
+	if !w.locate(&p, pc-1) || p.module == nil || p.jit != nil {
 		return g, false
 	}
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return g, false
 	}
-	defer w.images.End(began)
-	return p.image.Growth(p.m, pc-1)
+	defer w.modules.End(began)
+	table, addr := p.module.GoTable(p.m, pc-1)
+	if table == nil {
+		return g, false
+	}
+	g, ok = table.Growth(addr)
+	g.Return += pc - 1 - addr
+	return g, ok && !p.module.State().Late
 }

@@ -32,7 +32,7 @@ func frameSize(u *Unwinder, b *goBinary, pc uint64) uint64 {
 	if !w.locate(&p, pc-1) {
 		b.t.Fatalf("%#x is not mapped", pc)
 	}
-	r := p.image.Rule(p.m, pc-1)
+	r := p.rule(pc - 1)
 	if r.Kind() != rule.FromSP {
 		b.t.Fatalf("%#x: %v", pc, r)
 	}

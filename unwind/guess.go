@@ -3,6 +3,7 @@ package unwind
 import (
 	"unspool/unwind/asm"
 	"unspool/unwind/jit"
+	"unspool/unwind/module"
 	"unspool/unwind/rule"
 )
 
@@ -90,11 +91,11 @@ func (w *walk) held(reg uint8) (v uint64, ok bool) {
 		if c == nil {
 			break
 		}
-		began, ok := w.images.Begin()
+		began, ok := w.modules.Begin()
 		if !ok {
 			break
 		}
-		defer w.images.End(began)
+		defer w.modules.End(began)
 		if c.Keeps(addr, reg) {
 			return w.sample.Get(numbers[reg&15])
 		}
@@ -121,12 +122,13 @@ func (w *walk) callAt(p *place, pc uint64) (call, known bool) {
 	switch {
 	case !w.locate(p, pc-1):
 		return false, true
-	case p.image != nil && p.image.Parse() != nil:
-		return false, false
-	case p.image == nil || p.image.IsGenerated():
+	case p.jit != nil:
 		return w.jit.IsCall(w.generatedCode(), w.space, p.m, pc)
 	}
-	return p.image.IsReturn(p.m, pc), true
+	if !p.fast && !p.module.State().Read {
+		return false, false
+	}
+	return p.module.IsReturn(p.m, pc), true
 }
 
 // credible reports whether pc can be the return address of f, which lies at p: a frame pointer led to pc and to
@@ -138,7 +140,7 @@ func (w *walk) credible(p *place, f *frame, pc, bp uint64) bool {
 	call, known := w.callAt(&to, pc)
 	switch {
 	case call:
-		return p.jit == nil || to.mayLeave(pc)
+		return p.jit == nil || w.mayLeaveAt(&to, pc)
 	case !known:
 		return true // callAt has found its mapping
 	case p.jit == nil || bp <= f.bp || bp%8 != 0:
@@ -151,12 +153,40 @@ func (w *walk) credible(p *place, f *frame, pc, bp uint64) bool {
 // mayLeave reports whether the call before pc can have led to generated code.
 func (w *walk) mayLeave(pc uint64) bool {
 	var p place
-	return !w.locate(&p, pc-1) || p.mayLeave(pc)
+	return !w.locate(&p, pc-1) || w.mayLeaveAt(&p, pc)
 }
 
-// mayLeave reports whether the call before pc, which lies at p, can have led to generated code.
-func (p *place) mayLeave(pc uint64) bool {
-	return p.image == nil || p.image.IsGenerated() || p.image.MayLeave(p.m, pc)
+// mayLeaveAt is mayLeave for a call that lies at p: the call is indirect, or the called function jumps to where a
+// register or a pointer says, itself or by way of tail calls, other than by a procedure linkage table. It is true if
+// that is not known.
+func (w *walk) mayLeaveAt(p *place, pc uint64) bool {
+	if p.module == nil || p.jit != nil {
+		return true
+	}
+	off := pc - 1 - p.bias
+	if a := p.rules.Leaving.Get(off); a != rule.Unasked {
+		return a == rule.Yes
+	}
+	began, ok := w.modules.Begin()
+	if !ok {
+		return true
+	}
+	defer w.modules.End(began)
+	c, addr := p.module.CodeAt(p.m, pc-1)
+	if c == nil {
+		return true
+	}
+	leaves := true
+	if entry, direct := c.DirectCall(addr + 1); direct {
+		entry += pc - 1 - addr
+		var to place
+		leaves = !w.locate(&to, entry) || to.module != p.module ||
+			!to.module.LeadsElsewhere(to.m, entry, module.NoFile)
+	}
+	if !p.module.State().Late {
+		p.rules.Leaving.Put(off, leaves)
+	}
+	return leaves
 }
 
 // isNewThread reports whether f is the sampled frame of a new thread: the system call that created it has just
@@ -180,10 +210,10 @@ func (w *walk) returnsZero() bool {
 // It is nil where there is no such code.
 func (w *walk) codeAt(pc uint64) (*asm.Code, uint64) {
 	var p place
-	if !w.locate(&p, pc) || p.image == nil {
+	if !w.locate(&p, pc) || p.module == nil {
 		return nil, 0
 	}
-	return p.image.CodeAt(p.m, pc)
+	return p.module.CodeAt(p.m, pc)
 }
 
 // sigcontext lists the DWARF numbers of the registers that a signal frame

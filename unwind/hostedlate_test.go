@@ -98,8 +98,8 @@ pointer:
 				return u.Unwind(space, &regs, stack)
 			}
 			parsed := func(m *vmas.Mapping) func() bool {
-				u.images.Open(1, m)
-				return func() bool { return u.images.Lookup(1, m).Parse() == nil }
+				imagesOf(u).Open(1, m)
+				return func() bool { return imagesOf(u).Lookup(1, m).Parse() == nil }
 			}
 			lane.Eventually(t, "the other file", parsed(space.Find(base+far)))
 			if c.opened == fusetest.HangClose {

@@ -115,7 +115,7 @@ func TestJitdump(t *testing.T) {
 		}
 	}
 	// As when code beside it is taken for a copy of the file:
-	u.images.Lookup(pid, space.Find(code+0x20000)).Parse()
+	imagesOf(u).Lookup(pid, space.Find(code+0x20000)).Parse()
 	walk(a+6, a+6, b+10, c+1)
 	if n := testing.AllocsPerRun(10, func() { walk(a+6, a+6, b+10, c+1) }); n > 2 { // walk's own
 		t.Errorf("%v allocations", n)

@@ -73,8 +73,8 @@ in_outer:
 				return u.Unwind(space, &regs, stack)
 			}
 			parsed := func(m *vmas.Mapping) func() bool {
-				u.images.Open(1, m)
-				return func() bool { return u.images.Lookup(1, m).Parse() == nil }
+				imagesOf(u).Open(1, m)
+				return func() bool { return imagesOf(u).Lookup(1, m).Parse() == nil }
 			}
 			lane.Eventually(t, "the other file", parsed(space.Find(base+far)))
 			if c.parsed {
@@ -170,8 +170,8 @@ interpreter:
 					},
 				}))
 				parsed := func(m *vmas.Mapping) func() bool {
-					u.images.Open(1, m)
-					return func() bool { return u.images.Lookup(1, m).Parse() == nil }
+					imagesOf(u).Open(1, m)
+					return func() bool { return imagesOf(u).Lookup(1, m).Parse() == nil }
 				}
 				lane.Eventually(t, "the other file", parsed(space.Find(base+far)))
 				if c.opened == fusetest.HangClose {
@@ -225,8 +225,8 @@ behind:
 	defer server.Be(t, fusetest.Answer)
 	u := NewUnwinder(image.New(image.Config{Proc: "/proc", Hurried: true}))
 	m := space.Find(0x400000)
-	u.images.Open(1, m)
-	lane.Eventually(t, "the file", func() bool { return u.images.Lookup(1, m).Parse() == nil })
+	imagesOf(u).Open(1, m)
+	lane.Eventually(t, "the file", func() bool { return imagesOf(u).Lookup(1, m).Parse() == nil })
 	server.Be(t, fusetest.HangRead)
 	isCall := func() bool { return u.begin(space, nil).followsCall(at["behind"]) }
 	if isCall() {

@@ -64,15 +64,15 @@ func (u *Unwinder) UnwindByRows(arch *rule.Arch, space *vmas.Space, regs *Regs, 
 
 // leavesEntry is isEntered for a frame at pc, which lies at from, given the caller that its CFI leads to.
 func (w *walk) leavesEntry(from *place, pc uint64, caller *fullFrame) bool {
-	return from.image != nil && !caller.exact && from.image.IsEntry(from.m, pc) &&
+	return from.module != nil && !caller.exact && from.isEntry(pc) &&
 		w.isProcessStart(caller.arch, caller.sp()-uint64(caller.arch.WordSize))
 }
 
 // stepByRow turns f, which lies at p, into its caller.
 func (w *walk) stepByRow(p *place, f *fullFrame) (Source, Reason) {
 	kind, row := rule.Uncovered, (*dwarfcfi.Row)(nil)
-	if p.image != nil {
-		kind, row = p.image.KeptRow(f.arch, p.m, f.lookup())
+	if p.module != nil {
+		kind, row = p.module.KeptRow(f.arch, p.m, f.lookup())
 	}
 	switch kind {
 	case rule.General:
@@ -84,7 +84,7 @@ func (w *walk) stepByRow(p *place, f *fullFrame) (Source, Reason) {
 		}
 		return w.fullFramePointer(p, f)
 	case rule.Uncovered:
-		if !f.exact && p.image != nil && p.image.EndsContext(p.m, f.pc()) {
+		if !f.exact && p.module != nil && p.endsContext(f.pc()) {
 			return ByCFI, Root
 		}
 		if caller, ok := w.straightOut(p, f); ok {
@@ -133,11 +133,11 @@ func (w *walk) apply(e *evaluation, regs *Regs) Reason {
 	if !e.row.HasExpressions() {
 		return e.caller(regs)
 	}
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return NoImage
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	return e.caller(regs)
 }
 
@@ -173,10 +173,10 @@ func (w *walk) fullFramePointer(p *place, f *fullFrame) (Source, Reason) {
 		return ByFramePointer, NoCFI
 	}
 	if bp != 0 && bp <= at {
-		if p.m.File.Kind != vmas.VDSO || to.image == nil {
+		if p.m.File.Kind != vmas.VDSO || to.module == nil {
 			return ByFramePointer, NoCFI
 		}
-		kind, _ := to.image.KeptRow(arch, to.m, caller.lookup())
+		kind, _ := to.module.KeptRow(arch, to.m, caller.lookup())
 		if kind != rule.General && kind != rule.EndOfStack {
 			return ByFramePointer, NoCFI
 		}

@@ -70,11 +70,11 @@ func (w *walk) throwerWithoutBP(p *place, f *frame) (next frame, source Source, 
 
 // isEHReturned is [rule.IsEHReturned] for the row of pc, which lies at p.
 func (w *walk) isEHReturned(p *place, pc uint64) bool {
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return false
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	var row dwarfcfi.Row
 	return p.row(pc, &row) == nil && rule.IsEHReturned(&row)
 }
@@ -118,11 +118,11 @@ func (w *walk) handler(f, next *frame, slot uint64) (cfa uint64, how overwrite) 
 		}
 		start, _ := w.stack.word(at + contextFunction)
 		var p place
-		if start == 0 || !w.locate(&p, start) || p.image == nil || p.jit != nil {
+		if start == 0 || !w.locate(&p, start) || p.module == nil || p.jit != nil {
 			continue
 		}
 		tried++
-		low, high, ok := p.image.Function(p.m, start)
+		low, high, ok := p.function(start)
 		if !ok || low != start {
 			continue
 		}
@@ -160,11 +160,11 @@ func (w *walk) isRightBelow(next *frame, cfa uint64) bool {
 	if c == nil {
 		return false
 	}
-	began, ok := w.images.Begin()
+	began, ok := w.modules.Begin()
 	if !ok {
 		return false
 	}
-	defer w.images.End(began)
+	defer w.modules.End(began)
 	start, ok := c.FrameCalled(addr + 1)
 	return ok && c.FrameSize(start) == base-next.sp
 }

@@ -1,9 +1,9 @@
 package unwind
 
 import (
-	"unspool/unwind/image"
 	"unspool/unwind/jit"
 	"unspool/unwind/link"
+	"unspool/unwind/module"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -20,12 +20,12 @@ type Unwinder struct {
 	// little time: see misled. Without it, what is found of a stack does not depend on those before.
 	Live bool
 
-	images *image.Store
-	jit    *jit.Reader
-	slow   bool // every frame through the general evaluator, for tests
-	places places
-	memos  memos
-	walk   walk // the last one
+	modules module.Store
+	jit     *jit.Reader
+	slow    bool // every frame through the general evaluator, for tests
+	places  places
+	memos   memos
+	walk    walk // the last one
 
 	fetched uint64
 	looked  uint64 // see Astray: when it looked last,
@@ -58,11 +58,12 @@ type walk struct {
 	zero   bool  // it ended because CFI led to a return address of 0
 }
 
-// NewUnwinder returns an Unwinder that takes its images from images.
-func NewUnwinder(images *image.Store) *Unwinder {
-	u := &Unwinder{MaxFrames: 2048, images: images}
-	if images != nil { // nil is enough for [Unwinder.FollowFramePointers]
-		u.jit = jit.NewReader(images, generatedFrom(images))
+// NewUnwinder returns an Unwinder that takes its modules from a store; nil is enough for
+// [Unwinder.FollowFramePointers].
+func NewUnwinder(modules module.Store) *Unwinder {
+	u := &Unwinder{MaxFrames: 2048, modules: modules}
+	if modules != nil {
+		u.jit = jit.NewReader(modules, modules.Source())
 	}
 	u.walk.Unwinder = u
 	return u
@@ -93,7 +94,7 @@ func (f *frame) lookup() uint64 {
 // not know what another one does, and the stack is walked again.
 func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 	for range mostWalks {
-		before := u.images.Arrivals()
+		before := u.modules.Arrivals()
 		if res := u.unwind(space, regs, stack); u.knewAll(before, &res) {
 			return res
 		}
@@ -106,9 +107,9 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 const mostWalks = 8
 
 // knewAll reports whether nothing came in a walk that matters for its result. before is what
-// [image.Store.Arrivals] was at its beginning.
+// [module.Store.Arrivals] was at its beginning.
 func (u *Unwinder) knewAll(before uint64, res *Result) bool {
-	return u.images.Arrivals() == before || res.isCertain()
+	return u.modules.Arrivals() == before || res.isCertain()
 }
 
 // unwind is Unwind for one walk.
@@ -205,12 +206,12 @@ func (p *place) slot(f, next *frame, by Source) uint32 {
 	}
 	switch {
 	case by == ByFramePointer && next.sp == f.bp+16:
-		if p.image != nil && p.jit == nil && p.image.Rule(p.m, f.lookup()) != rule.Uncovered {
+		if p.module != nil && p.jit == nil && p.rule(f.lookup()) != rule.Uncovered {
 			return noSlot // a rule has failed, which may depend on more than what the frame has
 		}
 		return 16
-	case by == ByHeuristic && p.image != nil:
-		r := p.image.Rule(p.m, f.lookup())
+	case by == ByHeuristic && p.module != nil:
+		r := p.rule(f.lookup())
 		k := r.Kind()
 		if k == rule.GuessSP && next.sp == f.sp+r.CFA() || k == rule.GuessBP && next.sp == f.bp+r.CFA() {
 			switch b := r.BP(); {
@@ -287,14 +288,14 @@ func (w *walk) leavesStack(m *vmas.Mapping) bool {
 	if !w.locate(&p, lookup) {
 		return false
 	}
-	if p.image == nil || p.jit != nil {
+	if p.module == nil || p.jit != nil {
 		return p.jit != nil // by its frame pointer: see generated
 	}
-	switch r := p.image.Rule(p.m, lookup); r.Kind() {
+	switch r := p.rule(lookup); r.Kind() {
 	case rule.FromBP, rule.Realigned, rule.GuessBP, rule.Uncovered:
 		return true
 	case rule.Wide:
-		return p.image.Wide(r).Kind == rule.FromBP
+		return p.rules.Wide(r).Kind == rule.FromBP
 	}
 	return false
 }
@@ -308,17 +309,17 @@ func (w *walk) function(m *vmas.Mapping) (f link.Function, cfa, saved uint64) {
 		lookup--
 	}
 	var p place
-	if m == nil || !w.locate(&p, lookup) || p.image == nil || p.jit != nil {
+	if m == nil || !w.locate(&p, lookup) || p.module == nil || p.jit != nil {
 		return f, 0, 0
 	}
-	f.Low, f.High, _ = p.image.Function(p.m, lookup)
-	switch r := p.image.Rule(p.m, lookup); r.Kind() {
+	f.Low, f.High, _ = p.function(lookup)
+	switch r := p.rule(lookup); r.Kind() {
 	case rule.FromSP:
 		cfa = last.SP + r.CFA()
 	case rule.FromBP:
 		cfa = last.bp + r.CFA()
 	case rule.Wide:
-		wide := p.image.Wide(r)
+		wide := p.rules.Wide(r)
 		if cfa = last.SP + wide.CFA; wide.Kind == rule.FromBP {
 			cfa = last.bp + wide.CFA
 		}
@@ -343,13 +344,13 @@ const stepped = Reason(NumReasons)
 // step finds the caller of f, which lies at p.
 func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) {
 	r := rule.Uncovered
-	if p.image != nil {
-		r = p.image.Rule(p.m, f.lookup())
+	if p.module != nil {
+		r = p.rule(f.lookup())
 		if w.slow && r.Kind() <= rule.General {
 			r = rule.General
 		}
 	}
-	if p.jit != nil && (r == rule.Uncovered || !p.image.HasCFI()) {
+	if p.jit != nil && (r == rule.Uncovered || !p.module.State().CFI) {
 		r = w.generatedRule(p, f)
 	}
 
@@ -363,7 +364,7 @@ func (w *walk) step(p *place, f *frame) (next frame, source Source, end Reason) 
 		next.sp = f.bp + r.CFA()
 		saved = r.BP()
 	case rule.Wide:
-		w := p.image.Wide(r)
+		w := p.rules.Wide(r)
 		next.sp = f.sp + w.CFA
 		if w.Kind == rule.FromBP {
 			next.sp = f.bp + w.CFA
@@ -469,7 +470,7 @@ func (w *walk) isProcessStart(arch *rule.Arch, sp uint64) bool {
 // isEntered reports whether f, which lies at p, is the entry point of a program, although its CFI says that it
 // was called, as that of a _start in C does. By that CFI, argc is the return address.
 func (w *walk) isEntered(p *place, f *frame) bool {
-	if p.image == nil || !p.image.IsEntry(p.m, f.lookup()) {
+	if p.module == nil || !p.isEntry(f.lookup()) {
 		return false
 	}
 	cfa := w.regs.regs.Value[rule.SP]
@@ -527,7 +528,7 @@ func (w *walk) framePointer(p *place, f *frame) (next frame, source Source, end 
 // nothing else leads to a caller. The frame pointer is tried only if the CFI cannot be right: where it leads
 // to memory that was not copied, the caller is there.
 func (w *walk) despiteCFI(p *place, f *frame, why Reason) (next frame, source Source, end Reason) {
-	if why == NotCopied && f.exact && !w.Strict && p.image != nil {
+	if why == NotCopied && f.exact && !w.Strict && p.module != nil {
 		if next, ok := w.savedSP(p, f); ok {
 			return next, ByHeuristic, stepped
 		}

@@ -48,6 +48,7 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 			space, images := asImage(t, path, 0x7f00_0000_0000)
 			m := firstMapping(space)
 			im := images.Lookup(1, m)
+			p := placeIn(im, m)
 			if err := im.Parse(); err != nil {
 				t.Fatal(err)
 			}
@@ -74,7 +75,7 @@ func TestFastRulesAgreeWithGeneralEvaluator(t *testing.T) {
 					pc := m.Start + off
 					regs.set(rule.IP, pc)
 					regs.set(rule.SP, base)
-					kinds[im.Rule(m, pc).Kind()]++
+					kinds[p.rule(pc).Kind()]++
 					a, aend := oneStep(fast, space, &regs, &stack)
 					b, bend := oneStep(slow, space, &regs, &stack)
 					if a != b || aend != bend {
@@ -347,6 +348,14 @@ func sources(r Result) []Source {
 		all = append(all, f.Source)
 	}
 	return all
+}
+
+// imagesOf are the images of an Unwinder.
+func imagesOf(u *Unwinder) *image.Store { return u.modules.(*image.Store) }
+
+// placeIn is a place in an image that is mapped at m.
+func placeIn(im *image.Image, m *vmas.Mapping) place {
+	return place{m: m, module: im, rules: im.Rules(), bias: m.Start - m.Offset}
 }
 
 func firstMapping(s *vmas.Space) *vmas.Mapping {

@@ -14,7 +14,7 @@ import (
 // 2, 4, 8, … calls.
 func (s *Store) copied(pid uint32, m *vmas.Mapping) *Image {
 	c := m.Copied
-	if s.Offline() {
+	if s.isOffline() {
 		return nil // the memory is gone
 	}
 	im, ok := c.File.Image.(*Image)

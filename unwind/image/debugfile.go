@@ -107,7 +107,8 @@ func (s *Store) takeIn() {
 			waiting = append(waiting, im)
 		default:
 			if im.adoptDebugFrame(); im.debug.cfi != nil {
-				im.rules, im.ranges, im.rows = rule.Cache{}, rule.Ranges{}, nil
+				im.rules.Drop()
+				im.ranges, im.rows = rule.Ranges{}, nil
 			}
 		}
 	}

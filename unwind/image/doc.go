@@ -1,4 +1,5 @@
-// Package image keeps the files that processes map, and their rules. An [Image] is one ELF file, however many
+// Package image keeps the files that processes map, and their rules. It implements the interfaces of package module,
+// whose comments say what the methods do that the walk calls. An [Image] is one ELF file, however many
 // processes map it; it keeps the rules that were needed, by offset in the file, four bytes each. A [Store]
 // finds the file behind a mapping, and determines which image it is: by build ID, else by device, inode and
 // times of change.

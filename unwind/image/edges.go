@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"unspool/unwind/asm"
+	"unspool/unwind/module"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -40,9 +41,9 @@ func (e *edges) set(back uint32) *edgeSet {
 }
 
 // get gives the answer for the function around an offset.
-func (e *edges) get(back, callee uint32) answer {
+func (e *edges) get(back, callee uint32) rule.Answer {
 	if len(e.sets) == 0 {
-		return unasked
+		return rule.Unasked
 	}
 	set := e.set(back)
 	for i := range set {
@@ -50,12 +51,12 @@ func (e *edges) get(back, callee uint32) answer {
 		switch {
 		case k.back != back || callee-k.low >= k.size&^otherBit:
 		case k.size&otherBit != 0:
-			return yesAnswer
+			return rule.Yes
 		default:
-			return noAnswer
+			return rule.No
 		}
 	}
-	return unasked
+	return rule.Unasked
 }
 
 // put keeps an answer that get does not have.
@@ -86,19 +87,23 @@ func (e *edges) insert(k edge) {
 	set[0] = k
 }
 
-// Elsewhere is the callee for [Image.CallsOther] that is not in the image, above all offsets that are kept.
-const Elsewhere = uint64(anywhere - 1)
+// elsewhere stands for [module.Elsewhere], above all offsets that are kept.
+const elsewhere = uint64(anywhere - 1)
 
-// CallsOther reports whether the call before pc, which lies in m, calls a function directly from which no jump leads
-// to the one around callee, an offset in the file. It is false if that is not known, and with atOnce also if it takes
-// code that is not in the page cache.
+// CallsOther is for [module.Module].
 func (im *Image) CallsOther(m *vmas.Mapping, pc, callee uint64, atOnce bool) bool {
 	back := pc - m.Start + m.Offset
-	if back>>32 != 0 || callee > Elsewhere {
+	switch {
+	case callee == module.Elsewhere:
+		callee = elsewhere
+	case callee >= elsewhere:
 		return false
 	}
-	if a := im.edges.get(uint32(back), uint32(callee)); a != unasked {
-		return a == yesAnswer
+	if back>>32 != 0 {
+		return false
+	}
+	if a := im.edges.get(uint32(back), uint32(callee)); a != rule.Unasked {
+		return a == rule.Yes
 	}
 	began, ok := im.store.Begin()
 	if !ok {
@@ -112,7 +117,7 @@ func (im *Image) CallsOther(m *vmas.Mapping, pc, callee uint64, atOnce bool) boo
 	k := edge{back: uint32(back), size: anywhere}
 	if direct {
 		to := noAddress
-		if callee != Elsewhere {
+		if callee != elsewhere {
 			if to, ok = im.Address(callee); !ok {
 				return false
 			}
@@ -170,7 +175,7 @@ func (im *Image) returnsElsewhere(m *vmas.Mapping, pc uint64) bool {
 // around gives the start of the function around an offset, which is that of an address, or of the hole between two
 // functions, and its offsets in the file. These are in one part of the file.
 func (im *Image) around(off, addr uint64) (start uint64, low, size uint32) {
-	if off == Elsewhere || im.cfi == nil {
+	if off == elsewhere || im.cfi == nil {
 		return addr, uint32(off), 1
 	}
 	start, end := addr, addr+1
@@ -181,7 +186,7 @@ func (im *Image) around(off, addr uint64) (start uint64, low, size uint32) {
 	}
 	lo, hi, _ := im.Part(off)
 	lo = max(lo, off-min(off, addr-start))
-	hi = min(hi, off+min(end-addr, otherBit), Elsewhere)
+	hi = min(hi, off+min(end-addr, otherBit), elsewhere)
 	if off-lo >= hi-lo || hi-lo >= otherBit {
 		return start, uint32(off), 1
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"unspool/testdata/programs"
+	"unspool/unwind/module"
+	"unspool/unwind/rule"
 	"unspool/vmas"
 )
 
@@ -30,7 +32,7 @@ func TestEdgesAreKept(t *testing.T) {
 			}
 		}
 		for call, other := range map[string]bool{"behind_first": true, "behind_pointer": false} {
-			if got := im.CallsOther(m, at[call], Elsewhere, true); got != other {
+			if got := im.CallsOther(m, at[call], module.Elsewhere, true); got != other {
 				t.Errorf("%s, another file: %v", call, got)
 			}
 		}
@@ -87,8 +89,8 @@ func TestManyEdges(t *testing.T) {
 	found := 0
 	for i := range uint32(some) {
 		switch a := e.get(16*i, 7); {
-		case a == unasked:
-		case (a == yesAnswer) != (i%2 != 0):
+		case a == rule.Unasked:
+		case (a == rule.Yes) != (i%2 != 0):
 			t.Fatalf("edge %d: %v", i, a)
 		default:
 			found++

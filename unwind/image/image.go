@@ -8,6 +8,7 @@ import (
 	"unspool/unwind/asm"
 	"unspool/unwind/gotab"
 	"unspool/unwind/jit/jitdump"
+	"unspool/unwind/module"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -34,9 +35,7 @@ type Image struct {
 	reading  *task[*tables] // nil unless it is under way
 	*tables                 // nil until they are read
 	contents *contents      // from which code is read
-	calls    answers        // of IsReturn
-	leaving  answers        // of MayLeave
-	hostless answers        // of CallsNoHost
+	calls    rule.Answers   // of IsReturn
 	edges    edges          // of CallsOther
 	code     *asm.Code      // for code without CFI; on i386 for start code and the ends of coroutines
 	survey   survey         // likewise
@@ -45,35 +44,29 @@ type Image struct {
 	late     lateness
 	skipped  bool // some of its rules were not looked for, as that takes too long
 
-	rules  rule.Cache
+	rules  rule.Set
 	ranges rule.Ranges // of rows
-	wide   []rule.WideRule
-	rows   keptRows // in place of rules, if arch is not AMD64
-	hit    bool     // a frame was in it
+	rows   keptRows    // in place of rules, if arch is not AMD64
+	hit    bool        // a frame was in it
 }
 
-// Rules returns the rules that are known, by offset in the file. [Image.Find] adds to them.
-func (im *Image) Rules() *rule.Cache { return &im.rules }
+// Rules is for [module.Module].
+func (im *Image) Rules() *rule.Set { return &im.rules }
 
-// Wide returns the rule whose numbers are too large for r, of the kind [rule.Wide].
-func (im *Image) Wide(r rule.Rule) *rule.WideRule { return &im.wide[r.Index()] }
+// State is for [module.Module].
+func (im *Image) State() module.State {
+	if im.Parse() != nil {
+		return module.State{Late: im.misses()}
+	}
+	return module.State{Arch: im.arch, Entry: im.entry, Read: true, Generated: im.IsGenerated(), CFI: im.cfi != nil,
+		Late: im.misses()}
+}
 
 // Opened reports whether the file could be opened.
 func (im *Image) Opened() bool { return im.opened }
 
-// Rule gives the rule for pc, which lies in m.
-func (im *Image) Rule(m *vmas.Mapping, pc uint64) rule.Rule {
-	off := pc - m.Start + m.Offset
-	if off>>32 == 0 {
-		if r := im.rules.Get(uint32(off)); r != rule.None {
-			return r
-		}
-	}
-	return im.Find(m, pc, off)
-}
-
-// Find is Rule for a PC that was not looked up before; off is its offset in the file. The rule is
-// [rule.Unreadable] until the file is read. That is not kept, so that the next look-up tries again.
+// Find is for [module.Module]. The rule is [rule.Unreadable] until the file is read. That is not kept, so that the next
+// look-up tries again.
 func (im *Image) Find(m *vmas.Mapping, pc, off uint64) rule.Rule {
 	im.sampled(m.File)
 	if !im.isRead() || im.err != nil {
@@ -154,8 +147,8 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) (r rule.Rule, holds extent)
 	err := im.Row(m, pc, &row)
 	addr, ok := im.Address(pc - m.Start + m.Offset)
 	switch {
-	case err == nil && addr+1 == row.End && im.EndsContext(m, pc+1) && !im.code.IsRet(addr),
-		err == dwarfcfi.ErrNoFDE && im.EndsContext(m, pc+1):
+	case err == nil && addr+1 == row.End && im.endsContext(m, pc+1) && !im.code.IsRet(addr),
+		err == dwarfcfi.ErrNoFDE && im.endsContext(m, pc+1):
 		return rule.EndOfStack, holds
 	case err == nil:
 		return im.compileRow(&row, pc), im.extentOf(&row, addr, pc-m.Start+m.Offset)
@@ -177,6 +170,15 @@ func (im *Image) compile(m *vmas.Mapping, pc uint64) (r rule.Rule, holds extent)
 	return rule.Uncovered, holds
 }
 
+// endsContext reports whether pc, in m, is where the first function of a coroutine returns to, and not behind a call.
+func (im *Image) endsContext(m *vmas.Mapping, pc uint64) bool {
+	if im.code == nil || pc >= m.End {
+		return false
+	}
+	addr, ok := im.Address(pc - m.Start + m.Offset)
+	return ok && im.code.IsContextEnd(addr)
+}
+
 // isBeforeFunction reports whether there is only padding from addr to the start of a function. Code that runs
 // into it from the function before has pushed nothing, as at a function's first instruction.
 func (im *Image) isBeforeFunction(addr uint64) bool {
@@ -189,16 +191,14 @@ func (im *Image) isBeforeFunction(addr uint64) bool {
 	return err == nil && d.Start == start && d.Row(start, &row) == nil && fromSP(&row) && row.CFA.Offset == 8
 }
 
-// maxWide is how many rules of the kind Wide an image may have.
-const maxWide = 1 << 16
-
-// compileRow gives the rule for a row. Numbers that do not fit into a rule are kept in im.wide.
+// compileRow gives the rule for a row.
 func (im *Image) compileRow(row *dwarfcfi.Row, pc uint64) rule.Rule {
 	r := rule.Compile(row, pc)
-	if r == rule.Local && len(im.wide) < maxWide {
+	if r == rule.Local {
 		if w, ok := rule.CompileWide(row); ok {
-			im.wide = append(im.wide, w)
-			return rule.WideAt(len(im.wide) - 1)
+			if at, ok := im.rules.PutWide(w); ok {
+				return at
+			}
 		}
 	}
 	return r
@@ -221,118 +221,12 @@ const maxStartCode = 256
 // of C libraries up to the call that does not return.
 const entrySize = 64
 
-// IsEntry reports whether CFI shows that pc, which lies in m, is in the function at the entry point.
-func (im *Image) IsEntry(m *vmas.Mapping, pc uint64) bool {
-	if im.tables == nil || im.cfi == nil {
-		return false
-	}
-	addr, ok := im.Address(pc - m.Start + m.Offset)
-	if !ok {
-		return false
-	}
-	d, err := im.cfi.FDE(addr)
-	return err == nil && d.Start == im.entry
-}
-
-// EntryRow gives the CFI row for the first instruction of the function that holds the
-// address addr.
-func (im *Image) EntryRow(addr uint64, row *dwarfcfi.Row) error {
-	if im.tables == nil || im.cfi == nil {
-		return dwarfcfi.ErrNoFDE
-	}
-	d, err := im.cfi.FDE(addr)
-	if err != nil {
-		return err
-	}
-	return d.Row(d.Start, row)
-}
-
-// DispatchFrame gives the address where the function that begins at pc, which lies in m, jumps through a
-// pointer in memory, as interpreters of threaded code do, and the distance from SP to the CFA there. Only
-// jumps where the function has its largest frame are considered: before a tail call the frame is gone. ok is
-// false if there is no such jump.
-func (im *Image) DispatchFrame(m *vmas.Mapping, pc uint64) (at, size uint64, ok bool) {
-	if im.Parse() != nil {
-		return 0, 0, false
-	}
-	addr, ok := im.Address(pc - m.Start + m.Offset)
-	if !ok || im.cfi == nil || im.code == nil {
-		return 0, 0, false
-	}
-	d, err := im.cfi.FDE(addr)
-	if err != nil || d.Start != addr {
-		return 0, 0, false
-	}
-	size = largestFrame(&d)
-	left := uint64(mostDispatch)
-	for row, err := range d.Rows() {
-		if err != nil || size <= 8 || row.End-row.Start > left {
-			break
-		}
-		if !fromSP(row) || uint64(row.CFA.Offset) != size {
-			continue
-		}
-		if jump, ok := im.code.Dispatch(row.Start, row.End); ok {
-			return pc + jump - addr, size, !im.misses()
-		}
-		left -= row.End - row.Start
-	}
-	return 0, 0, false
-}
-
-const (
-	mostRows     = 1 << 12   // of an interpreter's CFI
-	mostDispatch = 256 << 10 // bytes of its code that are searched
-)
-
-// largestFrame gives the largest distance from SP to the CFA in a function, 0 if it has too many rows.
-func largestFrame(d *dwarfcfi.FDE) (size uint64) {
-	n := 0
-	for row, err := range d.Rows() {
-		if n++; err != nil || n > mostRows {
-			return 0
-		}
-		if fromSP(row) {
-			size = max(size, uint64(row.CFA.Offset))
-		}
-	}
-	return size
-}
-
 // fromSP reports whether a row's CFA is SP plus an offset.
 func fromSP(row *dwarfcfi.Row) bool {
 	return row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == rule.SP && row.CFA.Offset > 0
 }
 
-// InGo reports whether the address addr is in a Go function.
-func (im *Image) InGo(addr uint64) (ok bool) {
-	if im.IsGo() {
-		_, _, ok = im.golang.Function(addr)
-	}
-	return ok && !im.misses()
-}
-
-// IsGo reports whether the image has Go functions.
-func (im *Image) IsGo() bool { return im.tables != nil && im.golang != nil }
-
-// CallsMorestack reports whether pc, in m, is where a call of Go's morestack returns to.
-func (im *Image) CallsMorestack(m *vmas.Mapping, pc uint64) bool {
-	addr, ok := im.Address(pc - m.Start + m.Offset)
-	return ok && im.IsGo() && im.golang.CallsMorestack(addr) && !im.misses()
-}
-
-// Growth is [gotab.Table.Growth] for pc, which lies in m, with a return address in m.
-func (im *Image) Growth(m *vmas.Mapping, pc uint64) (g gotab.Growth, ok bool) {
-	addr, ok := im.Address(pc - m.Start + m.Offset)
-	if !ok || !im.IsGo() {
-		return g, false
-	}
-	g, ok = im.golang.Growth(addr)
-	g.Return += pc - addr
-	return g, ok && !im.misses()
-}
-
-// Row gives the CFI row for pc, which lies in m.
+// Row is for [module.Module].
 func (im *Image) Row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {
 	addr, ok := im.Address(pc - m.Start + m.Offset)
 	if !ok {
@@ -435,10 +329,6 @@ func (im *Image) wait(piece *job) bool {
 // misses reports whether a piece of the file was missed: nothing that was concluded since then may be kept.
 func (im *Image) misses() bool { return im.wanted != nil }
 
-// IsLate reports whether what was just asked about the code is not known yet, as a piece of it was not read in
-// time.
-func (im *Image) IsLate() bool { return im.misses() }
-
 // refresh drops what was concluded without the piece of the file that was missed, once it has come.
 func (im *Image) refresh() {
 	if im.misses() && im.wanted.isDone() {
@@ -455,16 +345,12 @@ func (im *Image) IsGenerated() bool {
 	return im.tables != nil && im.err == nil && (len(im.loads) == 0 || im.generated)
 }
 
-// HasCFI reports whether the file was read and has CFI.
-func (im *Image) HasCFI() bool { return im.tables != nil && im.cfi != nil }
-
 // isNotELF reports whether the file was no ELF file when it was opened, or when it was read.
 func (im *Image) isNotELF() bool {
 	return im.IsGenerated() || im.tables == nil && im.source != nil && im.source.notELF
 }
 
-// Part reports whether the image, which was parsed, has code at an offset in the file, by its segments and not
-// by what the process may execute. The answer is the same for all offsets from lo up to hi.
+// Part is for [module.Module].
 func (im *Image) Part(off uint64) (lo, hi uint64, code bool) {
 	const page = 4096
 	hi = ^uint64(0)

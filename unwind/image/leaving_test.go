@@ -42,7 +42,7 @@ func TestTailCallsThatMayLeave(t *testing.T) {
 		}
 		for function, want := range map[string]bool{"by_table": false, "to_table": false, "calls_both": false,
 			"by_pointer": true, "to_pointer": true} {
-			if im.leaves(programs.AddressOf(t, path, function)) != want {
+			if im.mayReach(programs.AddressOf(t, path, function), inNoFile) != want {
 				t.Errorf("%v: %s may leave: %v", flags, function, !want)
 			}
 		}
@@ -54,7 +54,7 @@ func TestTailCallsThatMayLeave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if exits, _ := im.code.Exits(d.Start, d.End); len(exits) != 1 || !im.leaves(exits[0].Target) {
+		if exits, _ := im.code.Exits(d.Start, d.End); len(exits) != 1 || !im.mayReach(exits[0].Target, inNoFile) {
 			t.Errorf("%v: a call of the table itself leads nowhere: %+v", flags, exits)
 		}
 	}

@@ -1,17 +1,11 @@
 package image
 
-import (
-	"unsafe"
-
-	"unspool/unwind/rule"
-)
-
 // Rules returns how many rules the images hold, one for each PC that was looked up, and how many
 // bytes of memory these take.
 func (s *Store) Rules() (n, size int) {
 	add := func(im *Image) {
 		n += im.rules.Len()
-		size += im.rules.Size() + im.ranges.Size() + int(unsafe.Sizeof(rule.WideRule{}))*cap(im.wide)
+		size += im.rules.Size() + im.ranges.Size()
 	}
 	for _, im := range s.byKey {
 		add(im)

@@ -20,8 +20,7 @@ type keptRow struct {
 // maxRows bounds the rows of an image to 3 MiB. When there are so many, all are dropped.
 const maxRows = 1 << 13
 
-// KeptRow gives the row for pc, which lies in m, if kind is General. It is for the architectures whose rows
-// are not compiled to rules.
+// KeptRow is for [module.Module].
 func (im *Image) KeptRow(arch *rule.Arch, m *vmas.Mapping, pc uint64) (kind rule.Rule, row *dwarfcfi.Row) {
 	off := pc - m.Start + m.Offset
 	if k := im.rows[off]; k != nil {

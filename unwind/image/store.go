@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"unspool/unwind/image/fileid"
+	"unspool/unwind/jit"
+	"unspool/unwind/module"
 	"unspool/vmas"
 	"unspool/vmas/credit"
 	"unspool/vmas/process"
@@ -134,15 +136,31 @@ func (s *Store) Report(path string, err error) {
 	}
 }
 
-// Offline reports whether the files are those of a recording.
-func (s *Store) Offline() bool { return s.find.offline != nil }
+// isOffline reports whether the files are those of a recording.
+func (s *Store) isOffline() bool { return s.find.offline != nil }
 
-// Asks reports whether files and memory are read from processes.
-func (s *Store) Asks() bool { return s.find.access != nil }
+// Source says from where generated code is read, which depends on where files are read from.
+func (s *Store) Source() jit.Source {
+	switch {
+	case s.isOffline():
+		return jit.Recordings
+	case s.find.access == nil:
+		return jit.DumpsOnly
+	}
+	return jit.Live
+}
 
 // ReadMemory reads memory of a process up to what cannot be read, and returns how many bytes that was.
 func (s *Store) ReadMemory(pid uint32, buf []byte, addr uint64) int {
 	return s.find.access.ReadMemory(pid, buf, addr)
+}
+
+// Module is [Store.Lookup] for the walk.
+func (s *Store) Module(pid uint32, m *vmas.Mapping) module.Module {
+	if im := s.Lookup(pid, m); im != nil {
+		return im
+	}
+	return nil
 }
 
 // Lookup returns the image behind a mapping, nil if it can have no file.
@@ -231,7 +249,7 @@ func (s *Store) Open(pid uint32, m *vmas.Mapping) {
 			s.reader.submit(&o.job)
 		}
 		return
-	case s.Offline():
+	case s.isOffline():
 	case !im.opened:
 		s.Forget(m.File)
 		if errors.Is(im.err, errWritten) {
@@ -301,7 +319,7 @@ func (s *Store) identify(pid uint32, m *vmas.Mapping, o *opening) {
 // Identifies reports whether a recording has a file's build ID. It is true for running processes, whose files
 // are read as they are mapped.
 func (s *Store) Identifies(f *vmas.File) bool {
-	return !s.Offline() || !s.find.offline.buildID(f).IsZero()
+	return !s.isOffline() || !s.find.offline.buildID(f).IsZero()
 }
 
 // An opening is a file that is being opened. It takes the place of the file's image until then.
@@ -480,7 +498,7 @@ func (s *Store) imageOf(f *vmas.File, found opened) *Image {
 		if im := s.twin(f); im != nil {
 			return im
 		}
-		if s.Offline() && f.Kind == vmas.Memfd && s.find.offline.buildID(f).IsZero() {
+		if s.isOffline() && f.Kind == vmas.Memfd && s.find.offline.buildID(f).IsZero() {
 			// The memfd is gone with its process. Most hold code that a runtime generated.
 			return &Image{store: s, Path: f.Path, name: f.Name(), tables: new(tables)}
 		}
@@ -516,7 +534,7 @@ func (s *Store) imageOf(f *vmas.File, found opened) *Image {
 // twin returns the image with the build ID that the recording has for a file which was not found; nil if
 // there is none, or more than one.
 func (s *Store) twin(f *vmas.File) (found *Image) {
-	if !s.Offline() {
+	if !s.isOffline() {
 		return nil
 	}
 	id := s.find.offline.buildID(f).Bytes()
