@@ -213,13 +213,13 @@ func asStranger(t *testing.T, command string) string {
 }
 
 // TestServeReadsNoFilesForOthers serves as root what root has recorded of another user's program, whose
-// debugging information names files that this user may not read.
+// debugging information names files that who is served may not read.
 func TestServeReadsNoFilesForOthers(t *testing.T) {
 	t.Parallel()
 	theirs, held := directoryOf(t, nobody, 0o755), directoryOf(t, 0, 0o755)
-	const line = "correct horse battery staple"
-	rootOnly := fileOf(t, 0, 0o600, filepath.Join(held, "root.c"), line)
-	userOnly := fileOf(t, user, 0o600, filepath.Join(held, "user.c"), line)
+	const rootsLine, usersLine = "correct horse battery staple", "int of_the_user;"
+	rootOnly := fileOf(t, 0, 0o600, filepath.Join(held, "root.c"), rootsLine)
+	userOnly := fileOf(t, user, 0o600, filepath.Join(held, "user.c"), usersLine)
 	link, fifo := filepath.Join(theirs, "link.c"), filepath.Join(theirs, "fifo.c")
 	if err := os.Symlink(userOnly, link); err != nil {
 		t.Fatal(err)
@@ -251,10 +251,16 @@ func TestServeReadsNoFilesForOthers(t *testing.T) {
 			for i := range names {
 				pages = append(pages, fmt.Sprintf("source?f=^f%d$", i), fmt.Sprintf("disasm?f=^f%d$", i))
 			}
+			shown := false
 			for _, page := range pages {
-				if _, body := s.get(t, "/ui/"+page); strings.Contains(body, line) {
-					t.Errorf("%s: what the program's owner may not read is in it", page)
+				_, body := s.get(t, "/ui/"+page)
+				if strings.Contains(body, rootsLine) {
+					t.Errorf("%s: what only root may read is in it", page)
 				}
+				shown = shown || strings.Contains(body, usersLine)
+			}
+			if shown != (c.uid == user) {
+				t.Errorf("what only one user may read is shown to uid %d: %v", c.uid, shown)
 			}
 			_, body := s.get(t, "/ui/source?f=^ordinary$")
 			if !strings.Contains(body, "void ordinary(void)") {
@@ -265,7 +271,8 @@ func TestServeReadsNoFilesForOthers(t *testing.T) {
 			}
 			s.shutToStrangers(t)
 			e := s.end(t)
-			if want := userOnly + ": not shown: uid 65534"; strings.Count(e.stderr, want) != 1 {
+			want := fmt.Sprintf("%s: not shown: uid %d", rootOnly, c.uid)
+			if strings.Count(e.stderr, want) != 1 {
 				t.Errorf("not told once: %s\n%s", want, e.stderr)
 			}
 			if left := namesIn(t, tmp); len(left) > 0 {

@@ -64,7 +64,7 @@ func Serve(ctx context.Context, p *profile.Profile, o Options) error {
 		if o.Ready != nil {
 			o.Ready(gate.url(at))
 		}
-		return listen(ctx, listener, messages{o}, foreign(bound.IP.IsLoopback(), gate.guard(handler(pages))))
+		return listen(ctx, listener, messages{o}, foreign(gate.guard(handler(pages))))
 	})
 }
 
@@ -74,12 +74,18 @@ type Listener struct {
 	host string // as in the address
 }
 
-// Listen opens a socket at a host and port, either of which may be missing: "" is a free port of localhost.
+// Listen opens a socket at a host and port, either of which may be missing: "" is a free port of localhost. The host has
+// to be this machine: pages are for who has started unspool, and go over the socket as they are.
 func Listen(ctx context.Context, addr string) (*Listener, error) {
 	host, port := split(addr)
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen at %s: %w", net.JoinHostPort(host, port), reason(err))
+	}
+	if bound := l.Addr().(*net.TCPAddr); !bound.IP.IsLoopback() {
+		l.Close()
+		return nil, fmt.Errorf("cannot listen at %s: only this machine is served (from another one: "+
+			"ssh -L PORT:localhost:PORT HOST, and --http=PORT)", net.JoinHostPort(host, port))
 	}
 	return &Listener{l, host}, nil
 }
@@ -95,7 +101,7 @@ func makePages(
 	ui := messages{o}
 	problem := func(text string) { ui.PrintErr(text) }
 	objects := newObjects(ctx, from, p.Mapping, o.Symbols, problem)
-	sources := newSources(p, objects, problem)
+	sources := newSources(p, problem)
 	defer sources.close()
 	args := append(sources.arguments(), hideTags(p)...)
 	args = append(args, "-no_browser", "-http="+at, "-symbolize=none", "profile")
@@ -171,11 +177,8 @@ func handler(pages map[string]http.Handler) http.Handler {
 	return mux
 }
 
-// foreign refuses requests for another host, if only this machine is served.
-func foreign(loopback bool, pages http.Handler) http.Handler {
-	if !loopback {
-		return pages
-	}
+// foreign refuses requests for another host.
+func foreign(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A site whose name resolves to this machine could make a browser read the profile and send it there.
 		if !isLoopback(r.Host) {

@@ -49,13 +49,13 @@ const spinSources = "../../format/pprof/testdata"
 // shown, and this checkout may lie in somebody's home.
 func publicSources(t *testing.T) string {
 	t.Helper()
-	dir := public(t)
+	dir := t.TempDir()
 	for _, name := range []string{"library.c", "main.cc"} {
 		content, err := os.ReadFile(filepath.Join(spinSources, name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		put(t, filepath.Join(dir, name), string(content), 0o644)
+		put(t, filepath.Join(dir, name), string(content))
 	}
 	return dir
 }
@@ -408,6 +408,9 @@ func TestErrors(t *testing.T) {
 	if err := Serve(t.Context(), small, Options{Addr: used}); err == nil ||
 		err.Error() != "cannot listen at "+used+": address already in use" {
 		t.Errorf("a port in use: %v", err)
+	}
+	if l, err := Listen(t.Context(), "0.0.0.0:0"); err == nil || !strings.Contains(err.Error(), "only this machine") {
+		t.Errorf("all addresses: %v, %v", l, err)
 	}
 	if err := Serve(t.Context(), &profile.Profile{}, Options{}); err == nil {
 		t.Error("an invalid profile was served")

@@ -20,12 +20,10 @@ import (
 
 	"github.com/google/pprof/driver"
 	proto "github.com/google/pprof/profile"
-	"golang.org/x/sys/unix"
 
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/capture/symbols/srcline"
-	"unspool/vmas"
 )
 
 // objects finds the machine code of a profile's images and its source lines for pprof, in the files that the
@@ -43,10 +41,9 @@ type objects struct {
 	symbols *symbols.Symbolizer
 	told    int                // problems of symbols that were reported
 	opened  map[string]*object // by file; nil for files that cannot be opened
-	owned   map[build][]owner
-	page    context.Context // of the page that is made
-	left    int             // bytes of memory that it may still take
-	full    bool            // it wanted more
+	page    context.Context    // of the page that is made
+	left    int                // bytes of memory that it may still take
+	full    bool               // it wanted more
 }
 
 // build is a mapping's file, and its build ID in hexadecimal.
@@ -54,11 +51,10 @@ type build struct{ file, id string }
 
 // object is an image whose code is shown.
 type object struct {
-	of     *objects
-	image  *symbols.Image
-	owners []owner
-	bias   uint64 // added to virtual addresses
-	lines  map[uint64][]driver.Frame
+	of    *objects
+	image *symbols.Image
+	bias  uint64 // added to virtual addresses
+	lines map[uint64][]driver.Frame
 }
 
 // newObjects finds the objects of the mappings that the images of a profile were converted to.
@@ -67,8 +63,7 @@ func newObjects(
 ) *objects {
 	return &objects{
 		problem: problem, known: p.Problems, mappings: mappings, images: byBuild(p.Images), symbols: symbols.New(o),
-		opened: make(map[string]*object), owned: make(map[build][]owner),
-		turn: make(chan struct{}, 1), page: ctx, left: maxPage,
+		opened: make(map[string]*object), turn: make(chan struct{}, 1), page: ctx, left: maxPage,
 	}
 }
 
@@ -201,10 +196,9 @@ func (o *objects) open(file string) *object {
 	if im == nil {
 		return nil
 	}
-	owners := o.ownersOf(build{file, first.BuildID})
-	code, err := openImage(im, owners)
+	code, err := im.Open()
 	if err != nil {
-		if errors.As(err, &refused{}) || errors.Is(err, fs.ErrPermission) {
+		if errors.Is(err, fs.ErrPermission) {
 			o.problem(fmt.Sprintf("%s: no machine code: %s", file, words(err)))
 		}
 		return nil
@@ -215,7 +209,7 @@ func (o *objects) open(file string) *object {
 	}
 	for _, s := range im.Code() {
 		if intoPage := s.Offset % page; s.Offset-intoPage == first.Offset {
-			return &object{o, im, owners, first.Start - (s.Addr - intoPage), make(map[uint64][]driver.Frame)}
+			return &object{o, im, first.Start - (s.Addr - intoPage), make(map[uint64][]driver.Frame)}
 		}
 	}
 	return nil
@@ -230,53 +224,6 @@ func (o *objects) image(b build) *symbols.Image {
 		return nil
 	}
 	return o.symbols.Image(im.Path, im.BuildID, im.File)
-}
-
-// owners are the users who own the image of a mapping.
-func (o *objects) owners(m *proto.Mapping) []owner {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.ownersOf(build{m.File, m.BuildID})
-}
-
-func (o *objects) ownersOf(b build) []owner {
-	found, ok := o.owned[b]
-	if !ok {
-		found = o.findOwners(b)
-		o.owned[b] = found
-	}
-	return found
-}
-
-// findOwners returns the owner of the image's file. If that is a copy, as in perf's cache, it also returns
-// the owner of the original, as root owns the files that it has copied.
-func (o *objects) findOwners(b build) []owner {
-	unknown := []owner{{image: b.file}}
-	im := o.image(b)
-	if im == nil {
-		return unknown
-	}
-	file, err := im.Open()
-	if err != nil {
-		return unknown
-	}
-	defer file.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return unknown
-	}
-	found := []owner{{st.Uid, true, b.file}}
-	for _, path := range vmas.Paths(b.file) {
-		uid, err := ownerAt(path)
-		switch {
-		case missing(err):
-		case err != nil:
-			return unknown
-		case uid != st.Uid:
-			found = append(found, owner{uid, true, b.file})
-		}
-	}
-	return found
 }
 
 func (ob *object) Name() string                        { return ob.image.Path }
@@ -334,24 +281,6 @@ func disassembler() string {
 // maxLead is how far before an address its function may start, so that decoding starts with the function.
 const maxLead = 64 << 10
 
-// openImage opens an image's file. Its owners must be able to read it as well.
-func openImage(im *symbols.Image, owners []owner) (*os.File, error) {
-	opened, err := im.Open()
-	if err != nil {
-		return nil, err
-	}
-	code := opened.File // which this process has opened: it has rights of its own
-	route, err := routeTo(code)
-	if o, ok := route.refuses(owners); err == nil && ok {
-		err = refused{o}
-	}
-	if err != nil {
-		code.Close()
-		return nil, err
-	}
-	return code, nil
-}
-
 // Disasm returns the instructions from start to end, and looks up their source lines. pprof asks for whole
 // functions, and for code around samples. The latter may start in the middle of an instruction, so decoding
 // starts with a function. If they cannot be had, the page goes on without them, and it is said.
@@ -386,12 +315,12 @@ func (ob *object) instructions(start, end uint64, intelSyntax bool) ([]driver.In
 	if f, ok := table.Lookup(start); ok && start-f.Addr < maxLead {
 		from = f.Addr
 	}
-	code, err := openImage(ob.image, ob.owners)
+	code, err := ob.image.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer code.Close()
-	all, err := disassemble(ob.of.page, code, from, end, intelSyntax, ob.of.take)
+	all, err := disassemble(ob.of.page, code.File, from, end, intelSyntax, ob.of.take)
 	if err != nil {
 		return nil, err
 	}
@@ -501,7 +430,7 @@ func (ob sourceObject) SourceLine(addr uint64) ([]driver.Frame, error) {
 	for i := range frames {
 		f := &frames[i]
 		if f.File != "" {
-			ob.sources.offer(f.File, ob.owners)
+			ob.sources.offer(f.File)
 		}
 		f.File = ob.sources.masked(f.File)
 	}

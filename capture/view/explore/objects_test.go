@@ -147,7 +147,7 @@ func TestSourceThatNobodyWaitsFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	problem := func(text string) { t.Log(text) }
-	s := newSources(converted, newObjects(t.Context(), p, converted.Mapping, symbols.Options{}, problem), problem)
+	s := newSources(converted, problem)
 	defer s.close()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

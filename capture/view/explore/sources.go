@@ -14,6 +14,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,10 +25,10 @@ import (
 	"unspool/unwind/image/debugfile"
 )
 
-// pprof opens any file that the debugging information names, as the user who runs it, so the profiled
-// program could choose which files are shown. Therefore pprof gets copies in a private directory, of those
-// files that the owner of the program may read. It has no hook for that, so the pages with source are made
-// from a profile of their own, in which the files have the names of their copies:
+// pprof opens whatever the debugging information names, and reads it to its end: a device, a FIFO where nobody
+// writes, a file without an end, one on a server that does not answer. The profiled program chooses these names.
+// Therefore pprof gets copies in a private directory, of regular files within limits. It has no hook for that, so
+// the pages with source are made from a profile of their own, in which the files have the names of their copies:
 //
 //	/usr/include/x.h    MASK/usr/include/x.h
 //	src/x.c             MASK./src/x.c
@@ -52,8 +53,7 @@ type sources struct {
 	dir     string // "" if it could not be made
 	cwd     string // relative names are looked for here, and in the parents
 	problem func(string)
-	objects *objects
-	named   []naming // files that the profile names and that were not offered yet
+	named   []string // files that the profile names and that were not offered yet
 
 	mu     sync.Mutex // protects the following fields
 	files  map[string]*source
@@ -63,31 +63,22 @@ type sources struct {
 	closed bool
 }
 
-// naming means that the image of a mapping names a file.
-type naming struct {
-	file    string
-	mapping *proto.Mapping
-}
-
 // source is a file that an image names.
 type source struct {
-	route   route  // of the file that was copied
 	refusal string // why it is not shown; "" if it is shown, or does not exist
 	told    bool
 }
 
 // newSources makes the private directory. The files that the profile names are copied when they are needed.
-func newSources(p *proto.Profile, o *objects, problem func(string)) *sources {
-	s := &sources{mask: rand.Text(), objects: o, problem: problem, files: make(map[string]*source)}
-	seen := make(map[naming]bool)
-	for _, l := range p.Location {
-		for _, line := range l.Line {
-			if n := (naming{line.Function.Filename, l.Mapping}); n.file != "" && !seen[n] {
-				seen[n] = true
-				s.named = append(s.named, n)
-			}
+func newSources(p *proto.Profile, problem func(string)) *sources {
+	s := &sources{mask: rand.Text(), problem: problem, files: make(map[string]*source)}
+	for _, f := range p.Function {
+		if f.Filename != "" {
+			s.named = append(s.named, f.Filename)
 		}
 	}
+	slices.Sort(s.named)
+	s.named = slices.Compact(s.named)
 	var err error
 	if s.dir, err = os.MkdirTemp("", "unspool-source"); err != nil {
 		problem(fmt.Sprintf("source is not shown: %v", err))
@@ -147,7 +138,7 @@ func (s *sources) maskAll(p *proto.Profile) (restore func()) {
 func (s *sources) page(made http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for ; len(s.named) > 0 && r.Context().Err() == nil; s.named = s.named[1:] {
-			s.offer(s.named[0].file, s.objects.owners(s.named[0].mapping))
+			s.offer(s.named[0])
 		}
 		held := &held{ResponseWriter: w}
 		made.ServeHTTP(held, r)
@@ -196,31 +187,22 @@ func (s *sources) refusal(masked string) string {
 	return f.refusal
 }
 
-// offer copies a file that images of the owners name, unless it is copied already. All of these owners, and
-// those of images that named it before, must be able to read it.
-func (s *sources) offer(file string, by []owner) {
+// offer copies a file that an image names, unless it is copied already.
+func (s *sources) offer(file string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	masked := s.masked(file)
-	f := s.files[masked]
-	if s.closed || s.dir == "" {
+	if s.closed || s.dir == "" || s.files[masked] != nil {
 		return
 	}
-	if f == nil {
-		if len(s.files) >= maxSources {
-			s.overflow()
-			return
-		}
-		f = &source{}
-		s.files[masked] = f
-		if err := s.copy(masked, f, by); err != nil && !missing(err) {
-			f.refusal = words(err)
-		}
+	if len(s.files) >= maxSources {
+		s.overflow()
 		return
 	}
-	if o, ok := f.route.refuses(by); ok && f.refusal == "" {
-		f.refusal = refused{o}.Error()
-		os.Remove(filepath.Join(s.dir, masked))
+	f := &source{}
+	s.files[masked] = f
+	if err := s.copy(masked); err != nil && !missing(err) {
+		f.refusal = words(err)
 	}
 }
 
@@ -247,11 +229,11 @@ func words(err error) string {
 }
 
 // copy copies a file to its name for pprof.
-func (s *sources) copy(masked string, f *source, by []owner) error {
+func (s *sources) copy(masked string) error {
 	var failed error
 	for _, place := range s.places(masked) {
-		text, err := s.read(place, f, by)
-		if err != nil && f.route == nil { // it was not found
+		text, found, err := s.read(place)
+		if !found {
 			if failed == nil || missing(failed) {
 				failed = err
 			}
@@ -286,51 +268,42 @@ func (s *sources) places(masked string) []string {
 	return all
 }
 
-// read reads a file that the owners may read, and notes its route. It gives up if that takes too long.
-func (s *sources) read(place string, f *source, by []owner) ([]byte, error) {
+// read reads a file, and reports whether there is one that can be opened. It gives up if that takes too long.
+func (s *sources) read(place string) (text []byte, found bool, err error) {
 	if s.slow >= maxSlow {
-		return nil, errors.New("other files took too long to be read")
+		return nil, false, errors.New("other files took too long to be read")
 	}
 	type result struct {
 		text  []byte
-		route route
+		found bool
 		err   error
 	}
 	done := make(chan result, 1)
 	left := min(maxSize, maxCopied-s.copied)
 	go func() {
 		var r result
-		r.text, r.route, r.err = readFor(by, place, left)
+		r.text, r.found, r.err = readRegular(place, left)
 		done <- r
 	}()
 	late := time.NewTimer(slow)
 	defer late.Stop()
 	select {
 	case r := <-done:
-		f.route = r.route
-		return r.text, r.err
+		return r.text, r.found, r.err
 	case <-late.C:
 		s.slow++
-		return nil, fmt.Errorf("it could not be read within %v", slow)
+		return nil, false, fmt.Errorf("it could not be read within %v", slow)
 	}
 }
 
-// readFor opens a file once, examines the open file, and reads it if the owners may read it and it is not
-// longer than limit.
-func readFor(by []owner, place string, limit int) ([]byte, route, error) {
+// readRegular opens a regular file, and reads it if it is not longer than limit.
+func readRegular(place string, limit int) (text []byte, found bool, err error) {
 	file, err := debugfile.Open("/", place)
 	if err != nil {
-		return nil, nil, err
+		return nil, false, err
 	}
 	defer file.Close()
-	route, err := routeTo(file)
-	if err != nil {
-		return nil, nil, err
-	}
-	if o, ok := route.refuses(by); ok {
-		return nil, route, refused{o}
-	}
-	text, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
+	text, err = io.ReadAll(io.LimitReader(file, int64(limit)+1))
 	switch {
 	case err != nil:
 	case len(text) > maxSize:
@@ -340,5 +313,5 @@ func readFor(by []owner, place string, limit int) ([]byte, route, error) {
 	case bytes.Count(text, []byte("\n")) > maxLines:
 		err = fmt.Errorf("it has more than %d lines", maxLines)
 	}
-	return text, route, err
+	return text, true, err
 }
