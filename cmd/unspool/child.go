@@ -17,6 +17,7 @@ import (
 
 	"unspool/capture/live"
 	outfile "unspool/capture/output"
+	"unspool/capture/rights/passing"
 	"unspool/capture/rights/sandbox"
 	"unspool/vmas/process"
 )
@@ -111,17 +112,17 @@ func recordInChild(recorded *outfile.Place, pids []int) (a childResult, err erro
 
 // newSockets connects this process with one that records. The caller closes both.
 func newSockets() (ours *os.File, theirs int, err error) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	our, their, err := passing.Sockets()
 	if err != nil {
 		return nil, -1, fmt.Errorf("socketpair: %w", err)
 	}
-	theirs, err = unix.FcntlInt(uintptr(pair[1]), unix.F_DUPFD, leastSocket)
-	unix.Close(pair[1])
+	theirs, err = unix.FcntlInt(uintptr(their), unix.F_DUPFD, leastSocket)
+	unix.Close(their)
 	if err != nil {
-		unix.Close(pair[0])
+		unix.Close(our)
 		return nil, -1, err
 	}
-	return os.NewFile(uintptr(pair[0]), "recording"), theirs, nil
+	return os.NewFile(uintptr(our), "recording"), theirs, nil
 }
 
 // typed leaves out of a command line what the user has not typed.

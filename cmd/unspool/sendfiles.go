@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"unspool/capture/rights/passing"
 )
 
 // A process that records for another one sends it the files whose names are wanted, which may be gone, over
@@ -21,60 +20,32 @@ const mostReceived = 2048
 // sendFiles sends files and closes them. Those that cannot be sent have no names if they are gone.
 func sendFiles(socket int, files []*os.File) {
 	for _, file := range files {
-		for {
-			err := unix.Sendmsg(socket, []byte{fileComes}, unix.UnixRights(int(file.Fd())), nil, unix.MSG_NOSIGNAL)
-			if err != unix.EINTR {
-				break
-			}
-		}
+		_ = passing.Send(socket, []byte{fileComes}, int(file.Fd()))
 		file.Close()
 	}
 }
 
 // receiveFiles receives files until another byte comes, which it returns, or the end.
 func receiveFiles(socket *os.File) (files []*os.File, last byte, err error) {
-	control := make([]byte, unix.CmsgSpace(4))
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return nil, 0, err
-	}
 	for {
 		var b [1]byte
-		var n, controls int
-		var failed error
-		err := raw.Read(func(fd uintptr) bool {
-			n, controls, _, _, failed = unix.Recvmsg(int(fd), b[:], control, unix.MSG_CMSG_CLOEXEC)
-			return failed != unix.EAGAIN && failed != unix.EINTR
-		})
-		switch err = errors.Join(err, failed); {
+		n, fd, err := passing.Receive(int(socket.Fd()), b[:])
+		switch {
 		case err != nil:
 			return files, 0, err
 		case n == 0:
 			return files, 0, io.EOF
 		}
-		for _, fd := range rights(control[:controls]) {
-			if len(files) == mostReceived {
-				unix.Close(fd)
-				continue
+		if fd >= 0 {
+			file := os.NewFile(uintptr(fd), "recorded file")
+			if len(files) < mostReceived {
+				files = append(files, file)
+			} else {
+				file.Close()
 			}
-			files = append(files, os.NewFile(uintptr(fd), "recorded file"))
 		}
 		if b[0] != fileComes {
 			return files, b[0], nil
 		}
 	}
-}
-
-// rights are the descriptors in a control message.
-func rights(control []byte) (fds []int) {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return nil
-	}
-	for i := range messages {
-		if some, err := unix.ParseUnixRights(&messages[i]); err == nil {
-			fds = append(fds, some...)
-		}
-	}
-	return fds
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/rights/passing"
 	"unspool/unwind/image"
 	"unspool/vmas/process"
 )
@@ -42,16 +43,16 @@ const (
 // Start starts the process now, with the rights of this one, which it gives up at once but for those of the user:
 // before this process gives up its own, or has the priority of a recording.
 func (c *Client) Start() error {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	ours, their, err := passing.Sockets()
 	if err != nil {
 		return fmt.Errorf("socketpair: %w", err)
 	}
-	theirs := os.NewFile(uintptr(pair[1]), "build-ID cache")
+	theirs := os.NewFile(uintptr(their), "build-ID cache")
 	defer theirs.Close()
 	grace := unix.NsecToTimeval(int64(graceToTake))
 	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
 		if err == nil {
-			err = unix.SetsockoptTimeval(pair[0], unix.SOL_SOCKET, option, &grace)
+			err = unix.SetsockoptTimeval(ours, unix.SOL_SOCKET, option, &grace)
 		}
 	}
 	if err == nil {
@@ -61,10 +62,10 @@ func (c *Client) Start() error {
 		}
 	}
 	if err != nil {
-		unix.Close(pair[0])
+		unix.Close(ours)
 		return fmt.Errorf("start a process for the build-ID cache: %w", err)
 	}
-	c.socket = pair[0]
+	c.socket = ours
 	return nil
 }
 
@@ -110,9 +111,8 @@ func (c *Client) sendFile(f *image.SampledFile) error {
 		}
 	}
 	for until := time.Now().Add(graceToTake); ; {
-		err := unix.Sendmsg(c.socket, m, unix.UnixRights(int(f.Fd())), nil, unix.MSG_NOSIGNAL)
+		err := passing.Send(c.socket, m, int(f.Fd()))
 		switch {
-		case err == unix.EINTR:
 		case err == unix.ETOOMANYREFS && time.Now().Before(until):
 			time.Sleep(tooMany)
 		default:
@@ -162,11 +162,11 @@ var errClosed = errors.New("it did not say what it has done")
 
 // ask asks for the report.
 func (c *Client) ask(r *Report) error {
-	err := unix.Sendmsg(c.socket, []byte{theEnd}, nil, nil, unix.MSG_NOSIGNAL)
+	err := passing.Send(c.socket, []byte{theEnd}, -1)
 	buf := make([]byte, 64<<10)
-	for err == nil || err == unix.EINTR {
+	for err == nil {
 		var n int
-		n, _, _, _, err = unix.Recvmsg(c.socket, buf, nil, 0)
+		n, _, err = passing.Receive(c.socket, buf)
 		switch {
 		case err != nil:
 		case n == 0:

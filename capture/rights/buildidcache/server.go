@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/rights/passing"
 	"unspool/capture/rights/sandbox"
 	"unspool/vmas/process"
 )
@@ -57,30 +58,27 @@ func serve(socket int) {
 		c.refuse(err)
 	}
 	buf := make([]byte, headSize+mostID+mostName+1)
-	control := make([]byte, unix.CmsgSpace(4))
 	for {
-		n, controls, _, _, err := unix.Recvmsg(socket, buf, control, unix.MSG_CMSG_CLOEXEC)
+		n, fd, err := passing.Receive(socket, buf)
 		switch {
-		case err == unix.EINTR:
-			continue
 		case err != nil || n == 0:
 			return // the recording was killed
 		case buf[0] == theEnd:
 			if text, err := json.Marshal(&c.report); err == nil {
-				_ = unix.Sendmsg(socket, append([]byte{aReport}, text...), nil, nil, unix.MSG_NOSIGNAL)
+				_ = passing.Send(socket, append([]byte{aReport}, text...), -1)
 			}
 			return
 		}
-		file := received(control[:controls])
-		if file == nil {
+		if fd < 0 {
 			continue
 		}
+		file := os.NewFile(uintptr(fd), "sampled file")
 		if s, ok := parse(buf[:n], file); ok {
 			c.add(&s)
 		}
 		file.Close()
 		// Whoever waits for the end sees that it goes on. Before that nobody does, and the socket may be full.
-		_ = unix.Sendmsg(socket, []byte{aProgress}, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		_ = passing.SendNow(socket, []byte{aProgress}, -1)
 	}
 }
 
@@ -112,18 +110,4 @@ func message(name string, id []byte, uid uint32) []byte {
 	m := binary.NativeEndian.AppendUint32([]byte{aFile}, uid)
 	m = append(append(m, byte(len(id))), id...)
 	return append(m, name...)
-}
-
-// received is the file in a control message, nil for none.
-func received(control []byte) *os.File {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return nil
-	}
-	for i := range messages {
-		if fds, err := unix.ParseUnixRights(&messages[i]); err == nil && len(fds) == 1 {
-			return os.NewFile(uintptr(fds[0]), "sampled file")
-		}
-	}
-	return nil
 }
