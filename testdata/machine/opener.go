@@ -30,19 +30,18 @@ type server struct {
 func newServer(m *Machine) *opener.Client {
 	s := &server{access: access{m}, ended: make(chan struct{})}
 	s.die = sync.OnceFunc(func() { close(s.ended) })
-	client, err := opener.Over(func(bool) (opener.Conn, error) {
-		c := &conn{server: s, answers: make(chan message), ended: make(chan struct{})}
-		c.end = sync.OnceFunc(func() { close(c.ended) })
-		return c, nil
-	})
-	if err != nil {
-		panic(err)
-	}
+	client := opener.Over(s.connect(), func(time.Duration) (opener.Conn, error) { return s.connect(), nil })
 	if m.plan.has("dead") {
 		m.Reached["dead"]++
 		time.AfterFunc(time.Millisecond+time.Duration(m.plan.draw("dead").Int64N(int64(m.plan.Time))), s.die)
 	}
 	return client
+}
+
+func (s *server) connect() *conn {
+	c := &conn{server: s, answers: make(chan message), ended: make(chan struct{})}
+	c.end = sync.OnceFunc(func() { close(c.ended) })
+	return c
 }
 
 // What requests ask for, as they are numbered on the wire.
@@ -67,26 +66,22 @@ type request struct {
 	file         *os.File // that is to be read
 }
 
-// parseRequest parses a request and the control message that comes with it.
-func parseRequest(b, rights []byte) *request {
+// parseRequest parses a request and the descriptor that comes with it.
+func parseRequest(b []byte, fd int) *request {
 	const head = 3*4 + 2*8
 	if len(b) < head {
 		panic("a request that is too short")
 	}
 	r := &request{op: le.Uint32(b), pid: le.Uint32(b[4:]), tid: le.Uint32(b[8:]), start: le.Uint64(b[12:]),
 		end: le.Uint64(b[20:]), text: string(b[head:])}
-	if len(rights) == 0 {
+	if fd < 0 {
 		return r
 	}
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil {
-		panic(err)
+	if r.op != readFile {
+		panic("a request with a descriptor that it does not take")
 	}
-	fds, err := unix.ParseUnixRights(&messages[0])
-	if err != nil || len(fds) != 1 || r.op != readFile {
-		panic("a request with descriptors that it does not take")
-	}
-	if r.file, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fds[0])); err != nil {
+	var err error
+	if r.file, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil {
 		panic(err)
 	}
 	return r
@@ -98,8 +93,8 @@ type message struct {
 	more  uint32
 	value uint64
 	bytes []byte
-	fds   []int
-	short bool // it is none
+	file  *os.File // nil for none
+	short bool     // it is none
 }
 
 // encode returns a message as it is on the wire.
@@ -112,10 +107,23 @@ func (a *message) encode() []byte {
 }
 
 func (a *message) close() {
-	for _, fd := range a.fds {
-		unix.Close(fd)
+	if a.file != nil {
+		a.file.Close()
 	}
-	a.fds = nil
+	a.file = nil
+}
+
+// take returns the descriptor of a message, which is the caller's then, -1 for none.
+func (a *message) take() (fd int) {
+	if a.file == nil {
+		return -1
+	}
+	defer a.close()
+	fd, err := unix.FcntlInt(a.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		panic(err)
+	}
+	return fd
 }
 
 // fail puts an error into a message, if there is one.
@@ -143,7 +151,7 @@ type conn struct {
 var _ opener.Conn = (*conn)(nil)
 
 // Send is for [opener.Conn].
-func (c *conn) Send(b, rights []byte) error {
+func (c *conn) Send(b []byte, fd int) error {
 	select {
 	case <-c.ended:
 		return unix.EPIPE
@@ -151,13 +159,12 @@ func (c *conn) Send(b, rights []byte) error {
 		return unix.EPIPE
 	default:
 	}
-	go c.answer(parseRequest(b, rights))
+	go c.answer(parseRequest(b, fd))
 	return nil
 }
 
 // Receive is for [opener.Conn].
-func (c *conn) Receive(b, control []byte, waited, limit time.Duration) (n, controls int, waits time.Duration,
-	err error) {
+func (c *conn) Receive(b []byte, waited, limit time.Duration) (n, fd int, waits time.Duration, err error) {
 	began := time.Now()
 	var late <-chan time.Time
 	if limit < math.MaxInt64 {
@@ -167,17 +174,13 @@ func (c *conn) Receive(b, control []byte, waited, limit time.Duration) (n, contr
 	}
 	select {
 	case a := <-c.answers:
-		n = copy(b, a.encode())
-		if len(a.fds) > 0 {
-			controls = copy(control, unix.UnixRights(a.fds...))
-		}
-		return n, controls, waited + time.Since(began), nil
+		return copy(b, a.encode()), a.take(), waited + time.Since(began), nil
 	case <-c.ended:
 	case <-c.server.ended:
 	case <-late:
-		return 0, 0, limit, unix.EAGAIN
+		return 0, -1, limit, unix.EAGAIN
 	}
-	return 0, 0, waited, nil
+	return 0, -1, waited, nil
 }
 
 // End is for [opener.Conn].
@@ -302,7 +305,8 @@ func (c *conn) openFile(q *request, r *rand.Rand) (a message, err error) {
 func (a *message) open(path string, flags int) error {
 	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
 	if err == nil {
-		a.fds = append(a.fds, fd)
+		a.close()
+		a.file = os.NewFile(uintptr(fd), path)
 	}
 	return err
 }
@@ -323,8 +327,8 @@ func (c *conn) spoil(r *rand.Rand, q *request, all []message) []message {
 	last := &all[len(all)-1]
 	kinds := []string{"cut", "cut", "errno", "other"}
 	switch {
-	case len(last.fds) > 0:
-		kinds = []string{"other file", "other file", "two", "none", "errno"}
+	case last.file != nil:
+		kinds = []string{"other file", "other file", "none", "none", "errno"}
 	case q.op == listNumbers && q.pid == 0: // without that, nothing is recorded
 		kinds = []string{"cut"}
 	case q.op == readFile:
@@ -346,7 +350,7 @@ func (c *conn) spoil(r *rand.Rand, q *request, all []message) []message {
 		if path := last.another(c.m, r); q.op == openMapped {
 			last.bytes = []byte(path)
 		}
-	case "two", "one":
+	case "one":
 		last.another(c.m, r)
 	case "none":
 		last.close()

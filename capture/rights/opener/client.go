@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"unspool/capture/rights/passing"
 	"unspool/capture/rights/sandbox"
 )
 
@@ -23,6 +24,7 @@ type Client struct {
 	granted *lines     // one, for what is granted, and what was
 	files   *lines     // for what may be waited for as long as it takes
 	reads   *lines     // for what may not
+	makers  []*maker   // of the last two
 
 	owners owners
 
@@ -55,18 +57,18 @@ var ErrLate = errors.New("not read in time")
 // Start starts an opener with the rights of this process.
 func Start() (*Client, error) {
 	var others []*os.File // the other ends, in the order that the opener expects
-	c, err := Over(func(bounded bool) (Conn, error) {
-		s, theirs, err := newSocket(bounded)
-		if err == nil {
-			others = append(others, os.NewFile(uintptr(theirs), "opener"))
-		}
-		return s, err
-	})
 	defer func() {
 		for _, file := range others {
 			file.Close()
 		}
 	}()
+	c, err := newClient(func() (fd int, err error) {
+		fd, theirs, err := passing.Sockets()
+		if err == nil {
+			others = append(others, os.NewFile(uintptr(theirs), "opener"))
+		}
+		return fd, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("socketpair: %w", err)
 	}
@@ -101,22 +103,41 @@ func (c *Client) Gone() <-chan struct{} { return c.gone }
 // PID is that of the process that opens files.
 func (c *Client) PID() int { return c.cmd.Process.Pid }
 
-// Over returns a client of an opener that is reached over connections, which connect makes.
-func Over(connect func(bounded bool) (Conn, error)) (c *Client, err error) {
-	c = &Client{hung: make(map[uint32]int), wait: newAnswerWait(), rest: newAnswerWait(), idle: newAnswerWait(),
-		all: newAnswerWait()}
-	c.all.one = firstCredit
+// newClient returns a client whose sockets connect makes: for what is granted, and for making lines.
+func newClient(connect func() (fd int, err error)) (c *Client, err error) {
+	fd, err := connect()
+	if err != nil {
+		return nil, err
+	}
+	granted, err := newSocket(fd, false)
+	if err != nil {
+		return nil, err
+	}
+	c = Over(granted, nil)
 	for _, kind := range []struct {
-		lines   **lines
-		n       int
+		lines   *lines
 		bounded bool
-	}{{&c.granted, 1, false}, {&c.files, mostFiles, false}, {&c.reads, mostReads, true}} {
-		if *kind.lines, err = makeLines(kind.n, kind.bounded, connect); err != nil {
+	}{{c.files, false}, {c.reads, true}} {
+		fd, err := connect()
+		if err != nil {
 			c.Close()
 			return nil, err
 		}
+		m := &maker{line: &line{Conn: &socket{fd: fd}}, bounded: kind.bounded}
+		c.makers, kind.lines.connect = append(c.makers, m), m.connect
 	}
 	return c, nil
+}
+
+// Over returns a client of an opener that is reached over a connection, for what is granted, and others, which connect
+// makes.
+func Over(granted Conn, connect func(limit time.Duration) (Conn, error)) *Client {
+	l := &line{Conn: granted}
+	c := &Client{hung: make(map[uint32]int), wait: newAnswerWait(), rest: newAnswerWait(), idle: newAnswerWait(),
+		all: newAnswerWait(), granted: &lines{all: []*line{l}, free: []*line{l}},
+		files: &lines{connect: connect, most: mostFiles}, reads: &lines{connect: connect, most: mostReads}}
+	c.all.one = firstCredit
+	return c
 }
 
 // processors is how many threads of an opener run at once without the runtime's scheduler, which can take
@@ -141,9 +162,10 @@ func (c *Client) Close() error {
 		c.living.Close()
 	}
 	for _, ls := range []*lines{c.granted, c.files, c.reads} {
-		if ls != nil {
-			ls.end()
-		}
+		ls.end()
+	}
+	for _, m := range c.makers {
+		m.end()
 	}
 	return nil
 }
@@ -208,7 +230,7 @@ func (c *Client) askFile(r request) (answer, error) { return exchange(c.files, &
 
 // exchange sends a request over a line that is free, and waits for the answer.
 func exchange(ls *lines, r *request, fd int) (answer, error) {
-	l, err := ls.take()
+	l, _, err := ls.take(forever)
 	if err != nil {
 		return answer{fd: -1}, err
 	}
@@ -227,6 +249,11 @@ func exchange(ls *lines, r *request, fd int) (answer, error) {
 // request.
 func (ls *lines) fail(err error) error {
 	ls.end()
+	return endedBy(err)
+}
+
+// endedBy is [ErrEnded], with an error that shows it.
+func endedBy(err error) error {
 	if errors.Is(err, ErrEnded) {
 		return err
 	}
@@ -243,19 +270,31 @@ func (c *Client) askWith(p *answerWait, r request, into []byte) (answer, error) 
 	if err != nil {
 		return answer{fd: -1}, err
 	}
-	l, err := c.reads.take()
+	l, limit, err := c.sendRead(p, &r, limit)
 	if err != nil {
 		return answer{fd: -1}, err
-	}
-	if err := l.send(&r, -1); err != nil {
-		defer c.reads.giveBack(l)
-		return answer{fd: -1}, c.reads.fail(err)
 	}
 	a, err := c.receive(p, r.pid, l, &incoming{all: into[:0:len(into)]}, limit, false)
 	if err != nil {
 		return a, err
 	}
 	return a, a.err()
+}
+
+// sendRead sends a request over a line that is free. left is how long its answer is waited for then.
+func (c *Client) sendRead(p *answerWait, r *request, limit time.Duration) (l *line, left time.Duration, err error) {
+	l, waited, err := c.reads.take(limit)
+	if waited > 0 {
+		c.waited(p, waited)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := l.send(r, -1); err != nil {
+		defer c.reads.giveBack(l)
+		return nil, 0, c.reads.fail(err)
+	}
+	return l, max(leastWait, limit-waited), nil
 }
 
 // receive waits for an answer, or for a piece of it, and gives the line back unless more pieces follow.

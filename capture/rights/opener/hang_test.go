@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/rights/passing"
 	"unspool/testdata/lane"
 	"unspool/unwind/image/fusetest"
 )
@@ -164,6 +165,18 @@ func TestAnswerWait(t *testing.T) {
 	}
 }
 
+func boundedSocket(t *testing.T) (s *socket, theirs int) {
+	t.Helper()
+	ours, theirs, err := passing.Sockets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = newSocket(ours, true); err != nil {
+		t.Fatal(err)
+	}
+	return s, theirs
+}
+
 // An answer is waited for until its time is over, with Go's scheduler or without it, and received later.
 func TestAnswerOfALine(t *testing.T) {
 	for _, c := range []struct {
@@ -178,10 +191,7 @@ func TestAnswerOfALine(t *testing.T) {
 		{"late", 0, leastWait, false},
 		{"late for little time", 0, soon / 4, false},
 	} {
-		s, theirs, err := newSocket(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, theirs := boundedSocket(t)
 		l, other := &line{Conn: s}, os.NewFile(uintptr(theirs), "line")
 		send := func() { _, _ = other.Write((&answer{value: 7, fd: -1}).append(nil)) }
 		switch {
@@ -213,10 +223,7 @@ func TestAnswerOfALine(t *testing.T) {
 // An answer is waited for while the machine gives this process no CPU: that time is not the opener's.
 func TestAnswerAfterAPause(t *testing.T) {
 	const pause = 600 * time.Millisecond
-	s, theirs, err := newSocket(true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, theirs := boundedSocket(t)
 	l, other := &line{Conn: s}, os.NewFile(uintptr(theirs), "line")
 	defer func() { l.Close(); other.Close() }()
 	late := exec.Command("sh", "-c", `kill -STOP $PPID; sleep $0; kill -CONT $PPID; cat >&3`,

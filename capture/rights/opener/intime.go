@@ -61,7 +61,7 @@ func (t *inTime) ask(at place, r *request, fd int) (answer, error) {
 	if err != nil {
 		return answer{fd: -1}, err
 	}
-	l, err := t.client.files.take()
+	l, _, err := t.client.files.take(limit)
 	if err != nil {
 		return answer{fd: -1}, err
 	}

@@ -1,6 +1,7 @@
 package opener
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -12,18 +13,13 @@ import (
 // A line carries one request at a time, and its answer back.
 type line struct {
 	Conn
-	buf     []byte // of one message
-	control [64]byte
+	buf []byte // of one message
 }
 
 // send sends a request.
 func (l *line) send(r *request, fd int) error {
 	l.buf = r.append(l.buf[:0])
-	var rights []byte
-	if fd >= 0 {
-		rights = unix.UnixRights(fd)
-	}
-	return l.Send(l.buf, rights)
+	return l.Send(l.buf, fd)
 }
 
 // errWaiting means that an answer has not come yet.
@@ -50,12 +46,12 @@ func (l *line) makeRoom() {
 func (l *line) receive(in *incoming, limit time.Duration) (answer, error) {
 	l.makeRoom()
 	for {
-		n, controls, err := l.next(in, limit)
+		n, fd, err := l.next(in, limit)
 		if err != nil {
 			return answer{fd: -1}, err
 		}
 		a, err := parseAnswer(l.buf[:n])
-		a.fd = receiveRights(l.control[:controls])
+		a.fd = fd
 		if err == nil && a.fd >= 0 && (!in.file || a.more != 0 || a.errno != 0) {
 			err = errMessage
 		}
@@ -74,12 +70,12 @@ func (l *line) receive(in *incoming, limit time.Duration) (answer, error) {
 }
 
 // next receives a message.
-func (l *line) next(in *incoming, limit time.Duration) (n, controls int, err error) {
-	n, controls, in.waited, err = l.Receive(l.buf, l.control[:], in.waited, limit)
+func (l *line) next(in *incoming, limit time.Duration) (n, fd int, err error) {
+	n, fd, in.waited, err = l.Receive(l.buf, in.waited, limit)
 	if err == nil && n == 0 {
 		err = ErrEnded
 	}
-	return n, controls, err
+	return n, fd, err
 }
 
 func closeFD(fd int) {
@@ -88,45 +84,58 @@ func closeFD(fd int) {
 	}
 }
 
-// lines are those for requests of one kind. The last one that was given back is the next one to be taken: its
-// thread is the one that ran last, and those that are never needed have none.
+// lines are those for requests of one kind. One is made when it is needed, as all others are in use: most recordings
+// need one or two. The last one that was given back is the next one to be taken: its thread is the one that ran last.
 type lines struct {
+	connect func(limit time.Duration) (Conn, error) // makes one, in so much time
+
 	mu    sync.Mutex
+	most  int // that may still be made
 	all   []*line
 	free  []*line
 	ended bool
 }
 
-// makeLines makes lines over connections.
-func makeLines(n int, bounded bool, connect func(bounded bool) (Conn, error)) (*lines, error) {
-	ls := &lines{}
-	for range n {
-		c, err := connect(bounded)
-		if err != nil {
-			ls.end()
-			return nil, err
-		}
-		l := &line{Conn: c}
-		ls.all = append(ls.all, l)
-		ls.free = slices.Insert(ls.free, 0, l) // the first one is the first to be taken
+// take takes a line that is free. It must be given back. waited is how long it was waited for, limit at most.
+func (ls *lines) take(limit time.Duration) (l *line, waited time.Duration, err error) {
+	if l, err = ls.takeFree(); l != nil || err != nil {
+		return l, 0, err
 	}
-	return ls, nil
+	began := time.Now()
+	c, err := ls.connect(limit)
+	waited = min(time.Since(began), limit)
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	switch {
+	case err != nil:
+		ls.most++
+		return nil, waited, err
+	case ls.ended:
+		c.Close()
+		return nil, waited, ErrEnded
+	}
+	l = &line{Conn: c}
+	ls.all = append(ls.all, l)
+	return l, waited, nil
 }
 
-// take takes a line that is free. It must be given back.
-func (ls *lines) take() (*line, error) {
+// takeFree takes a line that is free, if there is one. Otherwise the caller may make one, unless there is an error.
+func (ls *lines) takeFree() (*line, error) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	n := len(ls.free)
 	switch {
 	case ls.ended:
 		return nil, ErrEnded
-	case n == 0:
+	case n > 0:
+		l := ls.free[n-1]
+		ls.free = ls.free[:n-1]
+		return l, nil
+	case ls.most == 0:
 		return nil, unix.EAGAIN
 	}
-	l := ls.free[n-1]
-	ls.free = ls.free[:n-1]
-	return l, nil
+	ls.most--
+	return nil, nil
 }
 
 // giveBack notes that nothing is under way on a line any more.
@@ -155,4 +164,46 @@ func (ls *lines) end() {
 		l.Close()
 	}
 	ls.free = nil
+}
+
+// A maker asks an opener for lines of one kind, over a line that is for nothing else.
+type maker struct {
+	*line
+	bounded bool // of the lines that it makes
+
+	mu   sync.Mutex
+	owed bool // one was asked for, and has not come yet
+}
+
+// connect makes a line. What does not come in time is the next one.
+func (m *maker) connect(limit time.Duration) (Conn, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.owed {
+		if err := m.send(&request{op: openLine}, -1); err != nil {
+			return nil, endedBy(err)
+		}
+		m.owed = true
+	}
+	a, err := m.receive(&incoming{file: true}, limit)
+	switch {
+	case err == errWaiting:
+		return nil, err
+	case err != nil:
+		m.End() // what comes over it later is not known any more
+		return nil, endedBy(err)
+	}
+	m.owed = false
+	if a.fd < 0 {
+		return nil, cmp.Or(a.err(), errMessage)
+	}
+	return newSocket(a.fd, m.bounded)
+}
+
+// end makes waits for lines fail.
+func (m *maker) end() {
+	m.End()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Close()
 }

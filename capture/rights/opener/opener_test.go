@@ -52,18 +52,21 @@ func sealed(t *testing.T) *Client {
 func TestOpenerWaitsForRequestsAlone(t *testing.T) {
 	t.Parallel()
 	c := sealed(t)
-	lane.Eventually(t, "a line for each kind of requests to be watched", func() bool {
-		forRequests, forRoom := watchedLines(t, c.cmd.Process.Pid)
+	if _, err := c.Numbers(0); err != nil {
+		t.Fatal(err)
+	}
+	lane.Eventually(t, "its sockets to be watched", func() bool {
+		forRequests, forRoom := watchedSockets(t, c.cmd.Process.Pid)
 		if len(forRoom) > 0 {
-			t.Fatal("room is waited for in lines ", forRoom)
+			t.Fatal("room is waited for in ", forRoom)
 		}
-		return len(forRequests) >= 3 // the others wait for these to be used
+		return len(forRequests) == 4 // for what is granted, for making lines of both kinds, and the line that was made
 	})
 }
 
-// watchedLines are those that an epoll instance of a process watches for requests, and those that one watches
+// watchedSockets are those that an epoll instance of a process watches for requests, and those that one watches
 // for room.
-func watchedLines(t *testing.T, pid int) (forRequests, forRoom []int) {
+func watchedSockets(t *testing.T, pid int) (forRequests, forRoom []int) {
 	t.Helper()
 	infos, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
 	if err != nil {
@@ -75,7 +78,8 @@ func watchedLines(t *testing.T, pid int) (forRequests, forRoom []int) {
 			var fd int
 			var events uint32
 			n, _ := fmt.Sscanf(line, "tfd: %d events: %x", &fd, &events)
-			if n < 2 || fd < firstLine || fd >= firstLine+lineCount {
+			name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
+			if n < 2 || !strings.HasPrefix(name, "socket:") {
 				continue
 			}
 			if events&unix.EPOLLIN != 0 {
@@ -355,7 +359,11 @@ func TestOpenerOfAHostileClient(t *testing.T) {
 	}
 	for _, message := range [][]byte{{1}, make([]byte, requestHead-1)} {
 		c := sealed(t)
-		if err := c.reads.all[0].Send(message, nil); err != nil {
+		l, _, err := c.reads.take(forever)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Send(message, -1); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.cmd.Wait(); err != nil {
@@ -414,14 +422,103 @@ func TestTextsAreReadInPieces(t *testing.T) {
 		if n, err := read(2*pieceSize, 1); err != nil || n != 1000 {
 			t.Fatalf("%d bytes at first: %v", n, err)
 		}
-		for free := 0; free < mostReads; { // what was not received is, in the background
+		for inUse := 1; inUse > 0; { // what was not received is, in the background
 			runtime.Gosched()
-			c.reads.mu.Lock()
-			free = len(c.reads.free)
-			c.reads.mu.Unlock()
+			inUse = linesInUse(c.reads)
 		}
 	}
 	if all, err := c.Numbers(0); err != nil || len(all) == 0 {
 		t.Errorf("others: %v", err)
+	}
+}
+
+// linesInUse is how many lines have a request under way.
+func linesInUse(ls *lines) int {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return len(ls.all) - len(ls.free)
+}
+
+// TestLinesAreMadeWhenTheyAreNeeded asks for one thing at a time, which takes one line, and for so many that hang that
+// no more lines are made.
+func TestLinesAreMadeWhenTheyAreNeeded(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	if n := len(c.files.all) + len(c.reads.all); n != 0 {
+		t.Errorf("%d lines before any is needed", n)
+	}
+	for range 3 {
+		if _, err := c.Numbers(0); err != nil {
+			t.Fatal(err)
+		}
+		file, err := c.OpenPath(0, "/proc/self/exe", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file.Close()
+	}
+	if files, reads := len(c.files.all), len(c.reads.all); files != 1 || reads != 1 {
+		t.Errorf("%d lines for files, %d for reads", files, reads)
+	}
+	for _, kind := range []struct {
+		lines *lines
+		most  int
+	}{{c.files, mostFiles}, {c.reads, mostReads}} {
+		for i := range kind.most {
+			if _, _, err := kind.lines.take(forever); err != nil {
+				t.Fatalf("line %d of %d: %v", i, kind.most, err)
+			}
+		}
+		if _, _, err := kind.lines.take(forever); err != unix.EAGAIN {
+			t.Errorf("more than %d lines: %v", kind.most, err)
+		}
+		kind.lines.most = 1 // as a client that was taken over would ask
+		if _, _, err := kind.lines.take(forever); !errors.Is(err, unix.EACCES) {
+			t.Errorf("the opener makes more than %d lines: %v", kind.most, err)
+		}
+		for _, l := range slices.Clone(kind.lines.all) {
+			kind.lines.giveBack(l)
+		}
+	}
+	if _, err := c.Numbers(0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLineOfAStoppedOpener wants a line of an opener that is stopped, which does not come in time, and is the next one.
+func TestLineOfAStoppedOpener(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	if err := c.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	lane.Eventually(t, "the opener to stop", func() bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := bytes.Cut(text, []byte(") "))
+		return rest[0] == 'T'
+	})
+	const one, times = 2 * ordinary, 3
+	c.wait = answerWait{credit.New(1<<40, time.Hour), one}
+	before := c.wait.credit.Left(time.Now())
+	for range times {
+		if _, err := c.Numbers(1); err != errWaiting {
+			t.Errorf("from an opener that is stopped: %v", err)
+		}
+	}
+	if spent := before - c.wait.credit.Has(); spent != times*one {
+		t.Errorf("%v of the credit were spent for %d times %v", spent, times, one)
+	}
+	if err := c.cmd.Process.Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	c.wait.one = time.Minute
+	if _, err := c.Numbers(1); err != nil {
+		t.Error(err)
+	}
+	if n := len(c.reads.all); n != 1 {
+		t.Errorf("%d lines were made for one", n)
 	}
 }

@@ -11,18 +11,19 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/rights/passing"
 	"unspool/vmas/process"
 )
 
 // serverName is argv[0] of the opener.
 const serverName = "unspool (opener)"
 
-// An opener finds its lines from firstLine on: the one for what is granted, those for files, and for reads.
+// Where an opener finds what it is started with.
 const (
-	firstLine = 3
-	lineCount = 1 + mostFiles + mostReads
-	// life is the end of a pipe that stays open as long as the opener is there.
-	life = firstLine + lineCount
+	grantLine = 3 + iota // for what is granted
+	makeFiles            // makes lines for files
+	makeReads            // makes lines for texts and memory
+	life                 // the end of a pipe that stays open as long as the opener is there
 )
 
 // Any program that imports this package can be the opener, the binaries of tests, too.
@@ -32,7 +33,7 @@ func init() {
 		// It ends with whoever asks, who may be sent SIGUSR2 by a name that both processes have.
 		signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR2)
 		debug.SetMemoryLimit(memoryLimit)
-		process.CloseInherited(firstLine, life)
+		process.CloseInherited(grantLine, life)
 		newServer().serve()
 		os.Exit(0)
 	}
@@ -52,8 +53,7 @@ type server struct {
 }
 
 func newServer() *server {
-	s := &server{processes: "/proc", ended: make(chan struct{}, lineCount),
-		granted: make(chan struct{})}
+	s := &server{processes: "/proc", ended: make(chan struct{}), granted: make(chan struct{})}
 	s.files = shares{most: mostFilesOfOne, owner: s.processes.Owner}
 	s.reads = shares{most: mostReadsOfOne, owner: s.processes.Owner}
 	return s
@@ -61,10 +61,9 @@ func newServer() *server {
 
 // serve answers requests until whoever asks has ended.
 func (s *server) serve() {
-	const files, reads = firstLine + 1, firstLine + 1 + mostFiles
-	go s.listen(firstLine, firstLine+1)
-	go s.listen(files, reads)
-	go s.listen(reads, firstLine+lineCount)
+	go s.grant()
+	go s.makeLines(makeFiles, mostFiles)
+	go s.makeLines(makeReads, mostReads)
 	<-s.ended
 	select {
 	case <-s.granted:
@@ -72,48 +71,78 @@ func (s *server) serve() {
 	}
 }
 
-// A listener answers the requests of one line, one after the other.
+// A listener answers the requests that come over one socket, one after the other.
 type listener struct {
 	*server
 	socket  int
-	come    syscall.RawConn // tells of requests
-	message []byte          // an answer
-	piece   []byte          // what is read for it
+	message []byte // an answer
+	piece   []byte // what is read for it
 }
 
-// listen answers the requests of a line. With its first one it has the next line listened to, as long as that
-// is below end: before that is used, this one is in use.
-func (s *server) listen(socket, end int) {
+// grant answers requests to grant something, and for what was granted.
+func (s *server) grant() {
 	defer func() { s.ended <- struct{}{} }()
-	if socket == firstLine {
-		defer close(s.granted)
-		defer s.grants.removeFolders()
+	defer close(s.granted)
+	defer s.grants.removeFolders()
+	s.listen(grantLine, func(l *listener, r *request, fd int) {
+		if !r.op.grantsFile() {
+			closeFD(fd)
+			fd = -1
+		}
+		l.answer(l.grants.do(r, fd))
+	})
+}
+
+// makeLines makes lines for whoever asks for them over a socket, so many at most.
+func (s *server) makeLines(socket, most int) {
+	defer func() { s.ended <- struct{}{} }()
+	s.listen(socket, func(l *listener, r *request, fd int) {
+		closeFD(fd)
+		a := answer{errno: unix.EACCES, fd: -1}
+		if r.op == openLine && most > 0 {
+			most--
+			a = s.makeLine()
+		}
+		l.answer(a)
+	})
+}
+
+// makeLine makes a line, and answers its requests. The end of one ends the opener.
+func (s *server) makeLine() (a answer) {
+	ours, theirs, err := passing.Sockets()
+	if err != nil {
+		a.fail(err)
+		a.fd = -1
+		return a
 	}
-	if err := unix.SetNonblock(socket, true); err != nil {
-		return
-	}
+	go func() {
+		defer func() { s.ended <- struct{}{} }()
+		s.listen(ours, (*listener).take)
+	}()
+	a.fd = theirs
+	return a
+}
+
+// listen has requests answered that come over a socket, one after the other, until its end, or something comes that is
+// none.
+func (s *server) listen(socket int, take func(l *listener, r *request, fd int)) {
 	come, err := arrivals(socket)
 	if err != nil {
 		return
 	}
-	l := &listener{server: s, socket: socket, come: come, piece: make([]byte, pieceSize)}
+	l := &listener{server: s, socket: socket, piece: make([]byte, pieceSize)}
 	buf := make([]byte, requestHead+mostText+1)
-	control := make([]byte, unix.CmsgSpace(4*4))
-	for first := true; ; {
-		n, controls, err := l.receive(buf, control)
+	for {
+		n, fd, err := receivePolled(socket, come, buf)
 		if err != nil || n == 0 {
-			break
+			return
 		}
-		fd := receiveRights(control[:controls])
 		r, err := parseRequest(buf[:n])
 		if err != nil {
-			break // it is not ours, or not any more
+			closeFD(fd)
+			return
 		}
-		if first && socket+1 < end {
-			go s.listen(socket+1, end)
-		}
-		first = false
-		l.take(&r, fd)
+		take(l, &r, fd)
 	}
 }
 
@@ -135,47 +164,22 @@ func arrivals(socket int) (syscall.RawConn, error) {
 	return os.NewFile(uintptr(epoll), "arrivals").SyscallConn()
 }
 
-// receive waits for a request in the runtime's poller: see socket.
-func (l *listener) receive(buf, control []byte) (n, controls int, err error) {
-	try := func(uintptr) bool {
-		n, controls, err = receiveNow(l.socket, buf, control)
-		return err != unix.EAGAIN
-	}
-	if waited := l.come.Read(try); waited != nil {
-		return 0, 0, waited
-	}
-	return n, controls, err
-}
-
-// take answers a request.
+// take answers a request about other processes and files.
 func (l *listener) take(r *request, fd int) {
-	granted := l.socket == firstLine
-	takes := r.op == readFile // what comes with a descriptor
-	if granted {
-		takes = r.op == grantOutput || r.op == grantFolder || r.op == grantRing
-	}
-	if !takes {
-		closeFD(fd)
-	}
-	if granted {
-		l.answer(l.grants.do(r, fd))
-		return
-	}
 	under := &l.reads
 	switch r.op {
 	case openPath, openWithin, openMapped, openPerfMap, statPath, readFile:
 		under = &l.files
 	}
 	if l.grants.use() != forFiles && !under.begin(r.pid) { // there, all is for one user
-		if r.op == readFile {
-			closeFD(fd)
-		}
+		closeFD(fd)
 		l.answer(answer{errno: unix.EAGAIN, fd: -1})
 		return
 	}
 	if r.op == readFile {
 		l.contents(r, fd)
 	} else {
+		closeFD(fd)
 		l.look(r)
 	}
 	under.end(r.pid)
@@ -183,15 +187,11 @@ func (l *listener) take(r *request, fd int) {
 
 // answer sends an answer and closes the descriptor in it.
 func (l *listener) answer(a answer) {
-	var rights []byte
-	if a.fd >= 0 {
-		rights = unix.UnixRights(a.fd)
-	}
 	l.message = a.append(l.message[:0])
-	if err := sendMessage(l.socket, l.message, rights); err != nil && a.fd >= 0 {
+	if err := passing.Send(l.socket, l.message, a.fd); err != nil && a.fd >= 0 {
 		// Too many descriptors are on their way: whoever asks may do so again.
 		failed := answer{errno: unix.EMFILE, fd: -1}
-		_ = sendMessage(l.socket, failed.append(nil), nil)
+		_ = passing.Send(l.socket, failed.append(nil), -1)
 	}
 	closeFD(a.fd)
 }

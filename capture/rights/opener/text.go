@@ -32,13 +32,7 @@ func (c *Client) text(p *answerWait, pid, tid uint32, name process.Text, most in
 	r := request{op: readText, pid: pid, tid: tid, start: uint64(name), end: uint64(max(most, 0))}
 	limit, err := c.begin(p, pid)
 	if err == nil {
-		t.line, err = c.reads.take()
-	}
-	if err == nil {
-		if err = t.line.send(&r, -1); err != nil {
-			c.reads.giveBack(t.line)
-			err = c.reads.fail(err)
-		}
+		t.line, limit, err = c.sendRead(p, &r, limit)
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "read", Path: t.path, Err: err}

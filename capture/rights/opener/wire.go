@@ -33,6 +33,7 @@ const (
 	raisePriority
 	changePriority
 	askCPU
+	openLine
 
 	// Before the process is confined.
 	grantEvent
@@ -45,11 +46,14 @@ const (
 // opens reports whether the answer has a descriptor.
 func (o operation) opens() bool {
 	switch o {
-	case openPath, openMapped, openWithin, openPerfMap, openEvent, createOutput, grantRing:
+	case openPath, openMapped, openWithin, openPerfMap, openEvent, createOutput, grantRing, openLine:
 		return true
 	}
 	return false
 }
+
+// grantsFile reports whether a descriptor comes with the request for what is to be granted.
+func (o operation) grantsFile() bool { return o == grantOutput || o == grantFolder || o == grantRing }
 
 // What goes with some operations.
 const (
@@ -152,27 +156,4 @@ func (a *answer) fail(err error) {
 		return
 	}
 	a.errno, a.bytes = errOther, []byte(err.Error())
-}
-
-// receiveRights takes the descriptor out of a control message, -1 for none. More than one are closed.
-func receiveRights(control []byte) (fd int) {
-	fd = -1
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return fd
-	}
-	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			continue
-		}
-		for _, n := range fds {
-			if fd < 0 {
-				fd = n
-			} else {
-				unix.Close(n)
-			}
-		}
-	}
-	return fd
 }

@@ -68,7 +68,9 @@ func (o *Opening) rules(pid int) []rule {
 		unix.O_TMPFILE&^unix.O_DIRECTORY
 	reading := check{argument: 2, mask: writing, values: []uint32{0}}
 	noSignal := check{argument: 1, values: []uint32{0}} // asks whether there is a process
-	rules := append(ruleset(pid, openerCalls), rule{unix.SYS_KILL, []check{noSignal}})
+	ours := check{argument: 0, values: []uint32{unix.AF_UNIX}}
+	rules := append(ruleset(pid, openerCalls), rule{unix.SYS_KILL, []check{noSignal}},
+		rule{unix.SYS_SOCKETPAIR, []check{ours}})
 	if !o.Names && !o.Files {
 		for _, call := range recordingCalls {
 			rules = append(rules, rule{call: call})
