@@ -6,11 +6,19 @@
 // priority.
 //
 // A request is one message of fixed fields and, for some, a path. An answer is one or more messages with
-// bytes and at most one descriptor; the bytes and the descriptor belong to the caller. There are many pairs
-// of sockets. Each has one request at a time, and a goroutine that answers: see line. So a request that
-// hangs in the kernel, for example on a file server that does not answer, does not delay the others: the
-// client waits for a bounded time, and can end at any time, as only the opener hangs. No user's processes get
-// all of the pairs: see shares.
+// bytes and at most one descriptor; the bytes and the descriptor belong to the caller. There are three pairs of
+// sockets from the beginning, and more are made when they are needed: four for a recording of a shell's commands,
+// six for one of all processes.
+//
+//	client ─ what is granted ────────────────────▶ opener
+//	       ─ makes a line for files ─────────────▶
+//	       ─ makes a line for texts and memory ──▶
+//	       ─ lines, one request at a time each ══▶ a goroutine for each
+//
+// The opener makes the pair and sends one end of it, so a client that is confined needs no right for that. As a line
+// has one request at a time, one that hangs in the kernel, for example on a file server that does not answer, does not
+// delay the others: the client waits for a bounded time, and can end at any time, as only the opener hangs. No user's
+// processes get all of the lines: see shares.
 //
 // Somebody who takes over the confined process through what it parses can get no more from the opener than a
 // recording needs: see grants, and handsOut.

@@ -349,6 +349,8 @@ func TestOpenerRules(t *testing.T) {
 		{"write memory", unix.SYS_PROCESS_VM_WRITEV, [4]uint64{}, false, false},
 		{"read memory, and ask its handler", unix.SYS_PROCESS_VM_READV, [4]uint64{}, false, false},
 		{"a socket", unix.SYS_SOCKET, [4]uint64{}, false, false},
+		{"a pair of sockets", unix.SYS_SOCKETPAIR, [4]uint64{unix.AF_UNIX, unix.SOCK_SEQPACKET}, true, true},
+		{"another pair of sockets", unix.SYS_SOCKETPAIR, [4]uint64{unix.AF_TIPC, unix.SOCK_SEQPACKET}, false, false},
 		{"a thread", unix.SYS_CLONE, [4]uint64{unix.CLONE_THREAD | unix.CLONE_VM}, true, true},
 		{"a process", unix.SYS_CLONE, [4]uint64{uint64(unix.SIGCHLD)}, false, false},
 		{"a flag of what is open", unix.SYS_FCNTL, [4]uint64{0, unix.F_SETFL, unix.O_NONBLOCK}, true, true},
