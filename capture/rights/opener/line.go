@@ -84,7 +84,8 @@ func closeFD(fd int) {
 	}
 }
 
-// lines are those for requests of one kind. One is made when it is needed, as all others are in use. The last one that was given back is the next one to be taken: its thread is the one that ran last.
+// lines are those for requests of one kind. One is made when it is needed, as all others are in use. The last one that
+// was given back is the next one to be taken: its thread is the one that ran last.
 type lines struct {
 	connect func(limit time.Duration) (Conn, error) // makes one, in so much time
 

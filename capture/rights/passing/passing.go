@@ -37,8 +37,8 @@ func Send(socket int, message []byte, fd int) error {
 
 // SendNow is Send for a message for which there is room already: the error is [unix.EAGAIN] otherwise.
 //
-// Go's monitor thread is not to know of that call: while a thread is in one that may block, it looks at the thread every
-// 20 us, which took half of the CPU time of files that are asked for one by one.
+// Go's monitor thread is not to know of that call: while a thread is in one that may block, it looks at the thread
+// every 20 us, which took half of the CPU time of files that are asked for one by one.
 func SendNow(socket int, message []byte, fd int) error {
 	return send(socket, message, fd, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }
