@@ -224,8 +224,8 @@ const (
 // the others every 10 ms. idle counts how often it did since the last signal.
 //
 // Whom it interrupts needs another thread of this process to get on. A reader that goes before threads of real-time
-// priority, isFirst, cannot rely on that: the others wait for these, for up to 20 ms. So it has the scheduler know of the
-// waiting. The monitor, which waits as well, takes less time then.
+// priority, isFirst, cannot rely on that: the others wait for these, for up to 20 ms. So it has the scheduler know of
+// the waiting. The monitor, which waits as well, takes less time then.
 func wait(idle *int, isFirst bool) (signalled bool) {
 	call, timeout := unix.RawSyscall6, (*unix.Timespec)(nil)
 	switch {
