@@ -74,8 +74,8 @@ type Listener struct {
 	host string // as in the address
 }
 
-// Listen opens a socket at a host and port, either of which may be missing: "" is a free port of localhost. The host has
-// to be this machine: pages are for who has started unspool, and go over the socket as they are.
+// Listen opens a socket at a host and port, either of which may be missing: "" is a free port of localhost. The host
+// has to be this machine: pages are for who has started unspool, and go over the socket as they are.
 func Listen(ctx context.Context, addr string) (*Listener, error) {
 	host, port := split(addr)
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
