@@ -8,9 +8,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // hotplug opens events again on CPUs that went offline and came back, and opens them on CPUs that come online
@@ -51,16 +52,14 @@ func (s *Source) FollowThrough(events EventOpener) (attrs []unix.PerfEventAttr) 
 	return append(attrs, h.op.attr(sideBand))
 }
 
-// changed returns the CPUs that are online if the list of them is another than at the last call. It is asked
-// all the time, so Go's monitor thread, which an ordinary system call wakes, is not to know of it.
+// changed returns the CPUs that are online if the list of them is another than at the last call.
 func (h *hotplug) changed() (online []int, changed bool) {
 	var text [4096]byte
-	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(h.listFD), uintptr(unsafe.Pointer(&text[0])),
-		uintptr(len(text)), 0, 0, 0)
-	if errno != 0 || bytes.Equal(text[:n], h.content) {
+	n, err := sys.Pread(h.listFD, text[:], 0)
+	if err != nil || bytes.Equal(text[:n], h.content) {
 		return nil, false
 	}
-	online, err := parseCPUList(strings.TrimSpace(string(text[:n])))
+	online, err = parseCPUList(strings.TrimSpace(string(text[:n])))
 	if err != nil || len(online) == 0 {
 		return nil, false
 	}
@@ -264,10 +263,8 @@ func (s *Source) reopenOne(old descriptor) error {
 
 // eventID asks the kernel for the ID that the records of an event have.
 func eventID(fd int) (id uint64, err error) {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.PERF_EVENT_IOC_ID,
-		uintptr(unsafe.Pointer(&id)))
-	if errno != 0 {
-		return 0, fmt.Errorf("PERF_EVENT_IOC_ID: %w", errno)
+	if err := sys.Ioctl(fd, unix.PERF_EVENT_IOC_ID, &id); err != nil {
+		return 0, fmt.Errorf("PERF_EVENT_IOC_ID: %w", err)
 	}
 	return id, nil
 }

@@ -89,26 +89,18 @@ func (op *opener) mapRings() error {
 	return nil
 }
 
-// raiseFileLimit raises RLIMIT_NOFILE to fs.nr_open if that is allowed, else to the hard limit. It says
-// whether the limit is higher now. It makes the system call itself, as the os package would also raise
-// the limit for the commands that this process starts.
+// raiseFileLimit raises RLIMIT_NOFILE to fs.nr_open if that is allowed, else to the hard limit. It reports
+// whether the limit is higher now. Commands that this process starts later have it, too. Filters for confined
+// processes allow prlimit(2), and not getrlimit(2).
 func raiseFileLimit() bool {
+	set := func(limit, old *unix.Rlimit) bool { return unix.Prlimit(0, unix.RLIMIT_NOFILE, limit, old) == nil }
 	var old unix.Rlimit
-	if prlimit(nil, &old) != nil {
+	if !set(nil, &old) {
 		return false
 	}
 	most, err := readUint("/proc/sys/fs/nr_open", 63)
-	if err == nil && most > old.Max && prlimit(&unix.Rlimit{Cur: most, Max: most}, nil) == nil {
+	if err == nil && most > old.Max && set(&unix.Rlimit{Cur: most, Max: most}, nil) {
 		return true
 	}
-	return old.Cur < old.Max && prlimit(&unix.Rlimit{Cur: old.Max, Max: old.Max}, nil) == nil
-}
-
-func prlimit(limit, old *unix.Rlimit) error {
-	_, _, errno := unix.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE,
-		uintptr(unsafe.Pointer(limit)), uintptr(unsafe.Pointer(old)), 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return old.Cur < old.Max && set(&unix.Rlimit{Cur: old.Max, Max: old.Max}, nil)
 }

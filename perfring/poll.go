@@ -7,9 +7,10 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // poller sleeps until a ring has something to read. Every task and CPU has one descriptor in one
@@ -20,7 +21,7 @@ import (
 // itself. During a system call that may block, the runtime's monitor thread checks every 20 µs whether
 // it does block. So the poller sleeps in the runtime's own poller, for which the epoll instance is a
 // descriptor like any other. The timeout is a timerfd in the epoll instance. System calls that cannot
-// block are made without the runtime knowing (RawSyscall).
+// block are made by package sys.
 //
 // The descriptors of the rings for the side-band, and those of adopted events, are in an epoll instance of
 // their own, which is a descriptor like any other in the first one: for a pause it is muted there, so that
@@ -35,8 +36,8 @@ type poller struct {
 	fds     []polled        // by index, which is what epoll reports
 	alive   int
 	events  [64]unix.EpollEvent
-	n       int // number of events that poll found
-	errno   syscall.Errno
+	n       int                   // number of events that poll found
+	err     error                 // of poll
 	poll    func(fd uintptr) bool // bound once
 	asked   bool                  // poll was called in this wait
 	muted   bool                  // side is
@@ -125,9 +126,7 @@ func (p *poller) open() (err error) {
 
 // ask asks an epoll instance for events. It does not block.
 func (p *poller) ask(epoll int) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epoll), uintptr(unsafe.Pointer(&p.events[0])),
-		uintptr(len(p.events)), 0, 0, 0)
-	p.n, p.errno = int(n), errno
+	p.n, p.err = sys.EpollPoll(epoll, p.events[:])
 }
 
 func control(epoll, fd, index int) error {
@@ -182,10 +181,8 @@ func (p *poller) setMuted(is bool) error {
 	if is {
 		event.Events = 0
 	}
-	_, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_CTL, uintptr(p.fd), unix.EPOLL_CTL_MOD, uintptr(p.side),
-		uintptr(unsafe.Pointer(&event)), 0, 0)
-	if errno != 0 {
-		return fmt.Errorf("epoll_ctl: %w", errno)
+	if err := unix.EpollCtl(p.fd, unix.EPOLL_CTL_MOD, p.side, &event); err != nil {
+		return fmt.Errorf("epoll_ctl: %w", err)
 	}
 	p.muted = is
 	return nil
@@ -264,8 +261,8 @@ func (p *poller) sleep(timeout time.Duration) error {
 
 // found goes through what ask has found, with what it leads to. ready means that the wait is over.
 func (p *poller) found() (ready bool, err error) {
-	if p.errno != 0 && p.errno != unix.EINTR {
-		return false, fmt.Errorf("epoll_wait: %w", p.errno)
+	if p.err != nil && p.err != unix.EINTR {
+		return false, fmt.Errorf("epoll_wait: %w", p.err)
 	}
 	alive := p.alive
 	ready, side := p.look()
@@ -320,10 +317,8 @@ func (p *poller) arm(timeout time.Duration) error {
 	if timeout >= 0 {
 		at.Value = unix.NsecToTimespec(max(1, timeout.Nanoseconds())) // zero would stop it
 	}
-	_, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer), 0, uintptr(unsafe.Pointer(&at)),
-		0, 0, 0)
-	if errno != 0 {
-		return fmt.Errorf("timerfd_settime: %w", errno)
+	if err := unix.TimerfdSettime(p.timer, 0, &at, nil); err != nil {
+		return fmt.Errorf("timerfd_settime: %w", err)
 	}
 	p.armed, p.until = timeout >= 0, until
 	return nil
@@ -332,7 +327,7 @@ func (p *poller) arm(timeout time.Duration) error {
 // empty reads the count of an eventfd or timerfd, so that it is not ready any more. It does not block.
 func empty(fd int) {
 	var b [8]byte
-	_, _, _ = unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b)), uintptr(len(b)))
+	_, _ = sys.Read(fd, b[:])
 }
 
 func (p *poller) wakeUp() {

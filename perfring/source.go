@@ -12,9 +12,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // Source is a set of open events and their rings. Its methods are for one goroutine, except Wake.
@@ -345,16 +346,14 @@ func (s *Source) Drain(fn func(Record) error) error {
 	return s.drain(now-Slack, fn)
 }
 
-// now is the time of the records' clock. Go's monitor thread is not to know of it: an ordinary system call
-// wakes it.
+// now is the time of the records' clock.
 func (s *Source) now() (uint64, error) {
 	if s.simulation != nil {
 		return s.simulation.Now(), nil
 	}
-	var now unix.Timespec
-	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, uintptr(s.clock), uintptr(unsafe.Pointer(&now)), 0)
-	if errno != 0 {
-		return 0, fmt.Errorf("clock_gettime: %w", errno)
+	now, err := sys.ClockGettime(s.clock)
+	if err != nil {
+		return 0, fmt.Errorf("clock_gettime: %w", err)
 	}
 	return uint64(max(Slack, now.Nano())), nil
 }

@@ -4,9 +4,10 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // A Tap sees the samples in a ring when they are written, while somebody else drains it. It changes nothing
@@ -88,7 +89,7 @@ func (s *Source) SignalTo(cpu, tid int, signal unix.Signal) error {
 		if d.cpu != cpu || d.sideBand {
 			continue
 		}
-		if err := own(d.fd, tid); err != nil {
+		if err := sys.SignalThread(d.fd, tid); err != nil {
 			return err
 		}
 		if _, err := unix.FcntlInt(uintptr(d.fd), unix.F_SETSIG, int(signal)); err != nil {
@@ -131,15 +132,4 @@ func (s *Source) QuarterFull() time.Duration {
 		bytes += a.Sample * (uint64(a.Sample_stack_user) + others)
 	}
 	return time.Duration(uint64(s.RingSize()/4) * uint64(time.Second) / max(bytes, 1))
-}
-
-// own sets which thread gets the signals of a descriptor (fcntl(2), F_SETOWN_EX).
-func own(fd, tid int) error {
-	const ofThread = 0 // F_OWNER_TID
-	owner := [2]int32{ofThread, int32(tid)}
-	_, _, errno := unix.Syscall(unix.SYS_FCNTL, uintptr(fd), unix.F_SETOWN_EX, uintptr(unsafe.Pointer(&owner)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

@@ -4,10 +4,10 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // from returns a reader that reads a recording from an offset on.
@@ -18,9 +18,8 @@ func from(at io.ReaderAt, offset int64) io.Reader {
 	return io.NewSectionReader(at, offset, 1<<63-1-offset)
 }
 
-// blocks reads a file without telling Go's scheduler. A read of a block takes longer than the 20 µs that the
-// scheduler waits for a system call: it would take the processor from the thread, which would have to
-// find another one afterwards. This would be a fifth of the time of a conversion. While a slow disk is
+// blocks reads a file by raw calls, though reading a block takes longer than the 20 µs that Go's scheduler waits for a
+// system call: it would take the processor from the thread, which would have to find another one afterwards. This would be a fifth of the time of a conversion. While a slow disk is
 // read, other goroutines of the program wait as well, but they have nothing else to do.
 type blocks struct {
 	file   *os.File
@@ -32,18 +31,17 @@ func (b *blocks) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for {
-		n, _, errno := syscall.RawSyscall6(unix.SYS_PREAD64, b.file.Fd(), uintptr(unsafe.Pointer(&p[0])),
-			uintptr(len(p)), uintptr(b.offset), 0, 0)
+		n, err := sys.Pread(int(b.file.Fd()), p, b.offset)
 		runtime.KeepAlive(b.file)
 		switch {
-		case errno == unix.EINTR:
+		case err == unix.EINTR:
 			continue
-		case errno != 0:
-			return 0, &os.PathError{Op: "read", Path: b.file.Name(), Err: errno}
+		case err != nil:
+			return 0, &os.PathError{Op: "read", Path: b.file.Name(), Err: err}
 		case n == 0:
 			return 0, io.EOF
 		}
 		b.offset += int64(n)
-		return int(n), nil
+		return n, nil
 	}
 }

@@ -3,11 +3,11 @@ package image
 import (
 	"fmt"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"unspool/vmas/credit"
+	"unspool/vmas/sys"
 )
 
 // A ruleTime bounds the time that is spent on finding rules for new PCs: a few microseconds each for ordinary
@@ -101,7 +101,7 @@ func (t *ruleTime) end(began time.Time) {
 // spent is the CPU time of the goroutine since it was last asked for, as far as that is known.
 func (t *ruleTime) spent(now time.Time) time.Duration {
 	before := t.read
-	t.read, t.cpuAt = cpuTimes{unix.Gettid(), threadTime(), cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)}, now
+	t.read, t.cpuAt = cpuTimes{unix.Gettid(), sys.ThreadTime(), sys.ProcessTime()}, now
 	return t.read.since(&before)
 }
 
@@ -119,20 +119,6 @@ func (t *ruleTime) charge(cpu, passed time.Duration) {
 	}
 	t.process.credit.Spend(cpu)
 	t.all.Spend(cpu)
-}
-
-// threadTime is the CPU time of the calling thread.
-func threadTime() time.Duration { return cpuTime(unix.CLOCK_THREAD_CPUTIME_ID) }
-
-// cpuTime reads a clock by a raw system call, as Go's scheduler would wake its monitor thread at each ordinary one,
-// which costs more than all the rest.
-func cpuTime(clock uintptr) time.Duration {
-	var now unix.Timespec
-	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&now)), 0)
-	if errno != 0 {
-		return -1
-	}
-	return time.Duration(now.Nano())
 }
 
 // Walks says whose stack is walked next, and adopts the debug files that have come late: rules that were

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"unspool/vmas/sys"
 )
 
 // TestRuleTime: what one process costs is bounded, and what all of them do; others are not hurt before that.
@@ -60,7 +62,7 @@ func TestRulesAreChargedCPUTime(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	th := newRuleTime(true)
 	th.use(7)
-	cpu := threadTime()
+	cpu := sys.ThreadTime()
 	began, ok := th.begin()
 	if !ok {
 		t.Fatal("there is no credit")
@@ -69,7 +71,7 @@ func TestRulesAreChargedCPUTime(t *testing.T) {
 	time.Sleep(30 * time.Millisecond)
 	th.end(began)
 	// The Go runtime may work on this thread meanwhile.
-	if charged, had := before-th.process.credit.Has(), threadTime()-cpu; charged < 0 || charged > had {
+	if charged, had := before-th.process.credit.Has(), sys.ThreadTime()-cpu; charged < 0 || charged > had {
 		t.Errorf("a sleep of 30 ms is charged %v, of %v of CPU time", charged, had)
 	}
 	was := cpuTimes{tid: 1, thread: 5 * time.Second, all: 7 * time.Second}

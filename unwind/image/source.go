@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -15,6 +14,7 @@ import (
 	"unspool/unwind/image/fileid"
 	"unspool/vmas"
 	"unspool/vmas/process"
+	"unspool/vmas/sys"
 )
 
 // A source is what an image is read from, a file, or memory for the vDSO, with its identity. It is immutable,
@@ -188,14 +188,8 @@ func (s *source) readNow(buf []byte, off int64) (n int, err error) {
 		return 0, unix.EAGAIN
 	}
 	defer s.release()
-	// Go's monitor thread, which an ordinary system call wakes, is not to know of a call that does not block.
-	vector := unix.Iovec{Base: unsafe.SliceData(buf), Len: uint64(len(buf))}
-	got, _, errno := unix.RawSyscall6(unix.SYS_PREADV2, file.Fd(), uintptr(unsafe.Pointer(&vector)), 1,
-		uintptr(off), 0, unix.RWF_NOWAIT)
-	if errno != 0 {
-		return 0, errno
-	}
-	if n = int(got); n < len(buf) && off+int64(n) < s.size {
+	n, err = sys.PreadCached(int(file.Fd()), buf, off)
+	if err == nil && n < len(buf) && off+int64(n) < s.size {
 		err = unix.EAGAIN
 	}
 	return n, err
@@ -236,20 +230,16 @@ func (s *source) written(st *unix.Statx_t) bool {
 }
 
 // stat returns what this machine knows of the file now: a server is not asked, so that the call does not
-// wait, and Go's scheduler need not know of it. It would wake its monitor thread, for each mapping. ok is
-// false if the file was closed; it is compared when it is opened again.
+// wait. ok is false if the file was closed; it is compared when it is opened again.
 func (s *source) stat() (st unix.Statx_t, ok bool) {
-	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_DONT_SYNC
 	file := s.holdOpen()
 	if file == nil {
 		return st, false
 	}
 	defer s.release()
 	const mask = unix.STATX_SIZE | unix.STATX_MTIME | unix.STATX_CTIME
-	var noPath [1]byte
-	_, _, errno := unix.RawSyscall6(unix.SYS_STATX, file.Fd(), uintptr(unsafe.Pointer(&noPath)), flags, mask,
-		uintptr(unsafe.Pointer(&st)), 0)
-	return st, errno == 0
+	err := sys.Statx(int(file.Fd()), unix.AT_STATX_DONT_SYNC, mask, &st)
+	return st, err == nil
 }
 
 // writtenAfter reports whether an ELF file was written to after a time of CLOCK_MONOTONIC, at which it was

@@ -9,6 +9,7 @@ import (
 
 	"unspool/unwind/asm"
 	"unspool/vmas/credit"
+	"unspool/vmas/sys"
 )
 
 // Rules for code that CFI does not cover need a survey of all the code of the file, once. That takes up to
@@ -131,8 +132,8 @@ func (s *Store) surveyorOf(of *source) *surveyor {
 func makeSurvey(path string, s *source, q *quota) (done surveyed) {
 	runtime.LockOSThread() // for its CPU time
 	defer runtime.UnlockOSThread()
-	began := threadTime()
-	defer func() { done.cpu = max(threadTime()-began, 0) }()
+	began := sys.ThreadTime()
+	defer func() { done.cpu = max(sys.ThreadTime()-began, 0) }()
 	t := readTables(path, s, q)
 	defer t.share.giveBack()
 	if done.err = t.err; done.err != nil {

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // A mappingQuery is struct procmap_query (include/uapi/linux/fs.h, since Linux 6.11).
@@ -25,7 +27,7 @@ type mappingQuery struct {
 
 const (
 	// queryMapping is PROCMAP_QUERY, the ioctl on a maps file that tells of one mapping.
-	queryMapping = 3<<30 | uint32(unsafe.Sizeof(mappingQuery{}))<<16 | 'f'<<8 | 17
+	queryMapping = 3<<30 | uint(unsafe.Sizeof(mappingQuery{}))<<16 | 'f'<<8 | 17
 	// PROCMAP_QUERY_VMA_READABLE and so on
 	canRead    = 1
 	canWrite   = 2
@@ -49,9 +51,9 @@ func (d Direct) IsExecutable(pid uint32, start, end uint64) bool {
 	if !ok {
 		return false
 	}
-	q, errno := mappingAt(file.fd, start, nil)
-	switch errno {
-	case 0:
+	q, err := mappingAt(file.fd, start, nil)
+	switch err {
+	case nil:
 		return q.start == start && q.end == end && q.access&canExecute != 0
 	case unix.ENOTTY:
 		return scanExecutable(maps, start, end)
@@ -61,15 +63,15 @@ func (d Direct) IsExecutable(pid uint32, start, end uint64) bool {
 
 // mappingAt asks for the mapping around an address, and for its name if there is room for that. The error is ENOTTY
 // where the kernel does not tell of one.
-func mappingAt(maps int, addr uint64, name []byte) (q mappingQuery, errno unix.Errno) {
+func mappingAt(maps int, addr uint64, name []byte) (q mappingQuery, err error) {
 	q = mappingQuery{size: uint64(unsafe.Sizeof(mappingQuery{})), addr: addr, nameSize: uint32(len(name))}
 	if len(name) > 0 {
 		name[0] = 0
 		q.nameAddress = uint64(uintptr(unsafe.Pointer(&name[0])))
 	}
-	_, _, errno = unix.Syscall(unix.SYS_IOCTL, uintptr(maps), uintptr(queryMapping), uintptr(unsafe.Pointer(&q)))
+	err = sys.Ioctl(maps, queryMapping, &q)
 	runtime.KeepAlive(name)
-	return q, errno
+	return q, err
 }
 
 // scanExecutable reports whether maps has an executable mapping from start to end.

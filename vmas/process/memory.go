@@ -94,8 +94,8 @@ func (r *MemoryReader) IsOver() bool {
 		return true
 	}
 	if !r.noQuery {
-		if _, errno := mappingAt(r.maps, 0, nil); errno != unix.ENOTTY {
-			return errno == unix.ESRCH
+		if _, err := mappingAt(r.maps, 0, nil); err != unix.ENOTTY {
+			return err == unix.ESRCH
 		}
 	}
 	var b [1]byte
@@ -207,20 +207,20 @@ func (r *MemoryReader) ask(addr uint64) (m readable, ok bool) {
 	if r.noQuery {
 		return r.findInList(addr)
 	}
-	q, errno := mappingAt(r.maps, addr, nil)
+	q, err := mappingAt(r.maps, addr, nil)
 	ok = q.isPlain()
-	if errno == 0 && !ok {
+	if err == nil && !ok {
 		if r.name == nil {
 			r.name = make([]byte, unix.PathMax)
 		}
-		q, errno = mappingAt(r.maps, addr, r.name)
+		q, err = mappingAt(r.maps, addr, r.name)
 		ok = q.mayBeRead(unix.ByteSliceToString(r.name))
 	}
 	switch {
-	case errno == unix.ENOTTY:
+	case err == unix.ENOTTY:
 		r.noQuery = true
 		return r.findInList(addr)
-	case errno != 0 || !ok:
+	case err != nil || !ok:
 		return m, false
 	}
 	return readable{q.start, q.end, q.inode != 0}, true

@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // An outlet writes frames to a descriptor that somebody else has opened.
@@ -146,17 +147,12 @@ func (o *outlet) pump() error {
 	return o.err
 }
 
-// try writes, and returns how much there was room for. Writes that cannot block are made without Go's
-// scheduler, which an ordinary system call wakes.
+// try writes, and returns how much there was room for.
 func (o *outlet) try(b []byte) (n int) {
 	for {
 		var err error
 		if o.stream {
-			got, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(o.fd), uintptr(unsafe.Pointer(&b[0])),
-				uintptr(len(b)))
-			if n = int(got); errno != 0 {
-				n, err = 0, errno
-			}
+			n, err = sys.Write(o.fd, b)
 		} else {
 			n, err = unix.Write(o.fd, b)
 		}

@@ -2,10 +2,8 @@ package limits
 
 import (
 	"bytes"
-	"syscall"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"unspool/vmas/sys"
 )
 
 // A reading is a file that is read without any memory of the runtime's.
@@ -16,17 +14,12 @@ var scratch struct{ cgroups, number reading }
 
 // read reads a file, up to what there is room for. Its name ends with a zero.
 func (r *reading) read(name []byte) []byte {
-	at := unix.AT_FDCWD
-	fd, _, errno := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(&name[0])),
-		unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
-	if errno != 0 {
+	fd, err := sys.Open(name)
+	if err != nil {
 		return nil
 	}
-	n, _, errno := syscall.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(r)), uintptr(len(r)))
-	_, _, _ = syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
-	if errno != 0 {
-		return nil
-	}
+	n, _ := sys.Read(fd, r[:])
+	sys.Close(fd)
 	return r[:n]
 }
 

@@ -5,10 +5,10 @@ import (
 	"os"
 	"runtime"
 	"strconv"
-	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // A resource is one that a process is given by setrlimit(2).
@@ -96,10 +96,8 @@ func (l *line) tasksNeeded(used uint64) {
 
 // limit is the limit of this process.
 func (r *resource) limit() uint64 {
-	var limit syscall.Rlimit
-	_, _, errno := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(r.number), 0,
-		uintptr(unsafe.Pointer(&limit)), 0, 0)
-	if errno != 0 {
+	limit, err := sys.Getrlimit(r.number)
+	if err != nil {
 		return unix.RLIM_INFINITY
 	}
 	return limit.Cur

@@ -1,10 +1,11 @@
 package limits
 
 import (
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // What Go's runtime says on standard error, it says through this variable (runtime/time_nofake.go), so that programs
@@ -59,8 +60,8 @@ func begins(s, with string) bool { return len(s) >= len(with) && s[:len(with)] =
 
 //go:norace
 func writeAll(fd uintptr, s string) int32 {
-	n, _, errno := syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.StringData(s))), uintptr(len(s)))
-	if errno != 0 {
+	n, err := sys.Write(int(fd), unsafe.Slice(unsafe.StringData(s), len(s)))
+	if err != nil {
 		return -1
 	}
 	return int32(n)
@@ -110,6 +111,6 @@ var dying line
 
 func end() {
 	dying.add("\n")
-	_, _, _ = syscall.RawSyscall(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(&dying.text)), uintptr(dying.n))
-	_, _, _ = syscall.RawSyscall(unix.SYS_EXIT_GROUP, statusFailure, 0, 0)
+	_, _ = sys.Write(2, dying.text[:dying.n])
+	sys.Exit(statusFailure)
 }

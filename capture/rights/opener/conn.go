@@ -5,11 +5,11 @@ import (
 	"os"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"unspool/capture/rights/passing"
+	"unspool/vmas/sys"
 )
 
 // A Conn carries messages to an opener and back: a socket, or what stands for one on a machine that is simulated.
@@ -82,7 +82,7 @@ func (s *socket) Receive(message []byte, waited, limit time.Duration) (n, fd int
 	for waited < limit {
 		round, wait, began := min(limit-waited, roundTime), s.pollWithScheduler, time.Now()
 		if waited < soon {
-			round, wait = min(round, soon), s.pollWithoutScheduler
+			round, wait = min(round, soon), s.pollRaw
 		}
 		n, fd, err = 0, -1, unix.EAGAIN
 		if wait(round) {
@@ -107,14 +107,8 @@ func receivePolled(socket int, tells syscall.RawConn, message []byte) (n, fd int
 	return n, fd, errors.Join(err, stopped)
 }
 
-// pollWithoutScheduler waits for a message without Go's scheduler, whose other goroutines wait that long.
-func (s *socket) pollWithoutScheduler(within time.Duration) bool {
-	most := unix.NsecToTimespec(int64(within))
-	fd := unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN}
-	n, _, _ := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&fd)), 1, uintptr(unsafe.Pointer(&most)),
-		0, 0, 0)
-	return int(n) == 1
-}
+// pollRaw waits for a message without Go's scheduler, whose other goroutines wait that long.
+func (s *socket) pollRaw(within time.Duration) bool { return sys.Poll(s.fd, within) }
 
 // pollWithScheduler waits for a message while other goroutines run.
 func (s *socket) pollWithScheduler(within time.Duration) bool {

@@ -5,9 +5,10 @@ package passing
 
 import (
 	"bytes"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // Sockets returns the two ends of a connection, which are closed on exec (unix(7), SOCK_SEQPACKET). The caller closes
@@ -36,30 +37,19 @@ func Send(socket int, message []byte, fd int) error {
 }
 
 // SendNow is Send for a message for which there is room already: the error is [unix.EAGAIN] otherwise.
-//
-// Go's monitor thread is not to know of that call: while a thread is in one that may block, it looks at the thread
-// every 20 us, which took half of the CPU time of files that are asked for one by one.
 func SendNow(socket int, message []byte, fd int) error {
 	return send(socket, message, fd, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }
 
-func send(socket int, message []byte, fd int, how uintptr) error {
+func send(socket int, message []byte, fd int, how int) error {
 	var rights []byte
 	if fd >= 0 {
 		rights = unix.UnixRights(fd)
 	}
-	part := unix.Iovec{Base: unsafe.SliceData(message), Len: uint64(len(message))}
-	head := unix.Msghdr{Iov: &part, Iovlen: 1, Control: unsafe.SliceData(rights), Controllen: uint64(len(rights))}
-	var errno unix.Errno
 	if how&unix.MSG_DONTWAIT != 0 {
-		_, _, errno = unix.RawSyscall(unix.SYS_SENDMSG, uintptr(socket), uintptr(unsafe.Pointer(&head)), how)
-	} else {
-		_, _, errno = unix.Syscall(unix.SYS_SENDMSG, uintptr(socket), uintptr(unsafe.Pointer(&head)), how)
+		return sys.Sendmsg(socket, message, rights, how)
 	}
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return unix.Sendmsg(socket, message, rights, nil, how)
 }
 
 // Receive waits for a message as long as the socket's options say, and for its descriptor, which is the caller's then,
@@ -73,23 +63,21 @@ func ReceiveNow(socket int, message []byte) (n, fd int, err error) {
 	return receive(socket, message, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
 }
 
-func receive(socket int, message []byte, how uintptr) (n, fd int, err error) {
+func receive(socket int, message []byte, how int) (n, fd int, err error) {
 	var rights [room]byte
-	part := unix.Iovec{Base: unsafe.SliceData(message), Len: uint64(len(message))}
-	head := unix.Msghdr{Iov: &part, Iovlen: 1, Control: &rights[0], Controllen: room}
 	for {
-		var got uintptr
-		var errno unix.Errno
+		var controls int
 		if how&unix.MSG_DONTWAIT != 0 {
-			got, _, errno = unix.RawSyscall(unix.SYS_RECVMSG, uintptr(socket), uintptr(unsafe.Pointer(&head)), how)
+			n, controls, err = sys.Recvmsg(socket, message, rights[:], how)
 		} else {
-			got, _, errno = unix.Syscall(unix.SYS_RECVMSG, uintptr(socket), uintptr(unsafe.Pointer(&head)), how)
+			n, controls, _, _, err = unix.Recvmsg(socket, message, rights[:], how)
 		}
-		if errno == 0 {
-			return int(got), descriptor(bytes.Clone(rights[:head.Controllen])), nil // most have none
-		}
-		if errno != unix.EINTR {
-			return 0, -1, errno
+		switch err {
+		case nil:
+			return n, descriptor(bytes.Clone(rights[:controls])), nil // most have none
+		case unix.EINTR:
+		default:
+			return 0, -1, err
 		}
 	}
 }

@@ -7,9 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // A deadline lets a reader go before threads of real-time priority, whatever theirs is: by SCHED_DEADLINE (sched(7)).
@@ -90,9 +91,8 @@ func (d *deadline) try() {
 
 // isHome reports whether the calling thread, the reader, is on its own CPU.
 func (d *deadline) isHome() bool {
-	var cpu uint32
-	_, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0)
-	return errno == 0 && int(cpu) == d.cpu
+	cpu, err := sys.Getcpu()
+	return err == nil && cpu == d.cpu
 }
 
 // keeps reports whether a thread of real-time priority waits for the CPU that the reader has. If there is another one

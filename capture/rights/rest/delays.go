@@ -3,9 +3,10 @@ package rest
 import (
 	"bytes"
 	"strconv"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // delays tell whether this thread, which has no precedence, got the CPU as soon as it was woken: by
@@ -35,9 +36,8 @@ func (d *delays) beganAtOnce() bool {
 		return true
 	}
 	var text [64]byte
-	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(d.fd), uintptr(unsafe.Pointer(&text[0])),
-		uintptr(len(text)), 0, 0, 0)
-	if errno != 0 {
+	n, err := sys.Pread(d.fd, text[:], 0)
+	if err != nil {
 		return false
 	}
 	_, rest, _ := bytes.Cut(text[:n], []byte(" "))

@@ -2,12 +2,12 @@ package rest
 
 import (
 	"strconv"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"unspool/perfring"
 	"unspool/vmas/process"
+	"unspool/vmas/sys"
 )
 
 // A Kernel is what a [Reader] asks about the threads that are sampled: the one that runs here, or that of a machine
@@ -75,9 +75,8 @@ type schedstat int
 
 // Read is for [Schedstat].
 func (fd schedstat) Read(text []byte) (n int, ok bool) {
-	read, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(&text[0])),
-		uintptr(len(text)), 0, 0, 0)
-	return int(read), errno == 0
+	n, err := sys.Pread(int(fd), text, 0)
+	return n, err == nil
 }
 
 // Close is for [Schedstat].

@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"unspool/perfring"
 	"unspool/vmas/credit"
+	"unspool/vmas/sys"
 )
 
 // A Reader reads the rest of stacks.
@@ -105,10 +105,8 @@ func (r *turn) bind(cpu int) (tid int, err error) {
 	if err := unix.SchedSetaffinity(0, &cpus); err != nil {
 		return 0, err
 	}
-	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK,
-		uintptr(unsafe.Pointer(&signals)), 0, unsafe.Sizeof(signals), 0, 0)
-	if errno != 0 {
-		return 0, errno
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &unix.Sigset_t{Val: [16]uint64{signals}}, nil); err != nil {
+		return 0, err
 	}
 	if isFirst, err := precede(); err != nil || isFirst {
 		return unix.Gettid(), err
@@ -139,7 +137,7 @@ func precede() (isFirst bool, err error) {
 }
 
 // signals is the set of them.
-var signals = uint64(1) << (Signal - 1)
+const signals = uint64(1) << (Signal - 1)
 
 // run reads stacks, and does not return while the process that these are for is there, unless the ring cannot be
 // mapped.
@@ -181,8 +179,7 @@ func (r *turn) run() {
 			r.memory.closeEnded(false)
 		}
 		for !r.credit.Allows(credit.At(now)) {
-			pause := unix.NsecToTimespec(int64(time.Millisecond))
-			_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+			sys.Sleep(time.Millisecond)
 			now = perfring.Now()
 		}
 	}
@@ -191,9 +188,7 @@ func (r *turn) run() {
 // usedCPU returns the CPU time that this thread has used since the last call. While it waits, as for a lock of the
 // process that it reads, others have the CPU.
 func (r *turn) usedCPU() (since time.Duration) {
-	var now unix.Timespec
-	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_THREAD_CPUTIME_ID, uintptr(unsafe.Pointer(&now)), 0)
-	used := time.Duration(now.Nano())
+	used := sys.ThreadTime()
 	since, r.used = used-r.used, used
 	return since
 }
@@ -219,36 +214,34 @@ const (
 	mostIdle = 5
 )
 
-// wait waits for a signal. As long as signals come, Go's scheduler does not know of the waiting: its monitor
-// looks at a thread in a system call every 20 us, which takes several times as long as reading. It interrupts
-// the others every 10 ms. idle counts how often it did since the last signal.
+// wait waits for a signal. As long as signals come, Go's scheduler does not know of the waiting, and interrupts it
+// every 10 ms. idle counts how often it did since the last signal.
 //
 // Whom it interrupts needs another thread of this process to get on. A reader that goes before threads of real-time
 // priority, isFirst, cannot rely on that: the others wait for these, for up to 20 ms. So it has the scheduler know of
 // the waiting. The monitor, which waits as well, takes less time then.
 func wait(idle *int, isFirst bool) (signalled bool) {
-	call, timeout := unix.RawSyscall6, (*unix.Timespec)(nil)
+	told, limit := isFirst, time.Duration(0)
 	switch {
 	case *idle >= mostIdle:
-		call = unix.Syscall6
+		told = true
 	case isFirst:
-		call, timeout = unix.Syscall6, &interval
+		limit = interval
 	}
-	_, _, errno := call(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&signals)), 0,
-		uintptr(unsafe.Pointer(timeout)), unsafe.Sizeof(signals), 0, 0)
-	if errno == 0 {
+	err := sys.Sigwait(signals, told, limit)
+	if err == nil {
 		*idle = 0
 		return true
 	}
 	*idle++
-	if errno == unix.EINTR {
+	if err == unix.EINTR {
 		runtime.Gosched() // the scheduler asks for it so
 	}
 	return false
 }
 
 // interval is how long a reader waits at a time of whose waiting the scheduler knows.
-var interval = unix.Timespec{Nsec: 10_000_000}
+const interval = 10 * time.Millisecond
 
 // Read reads the rest of the stack of a sample that was just taken, if the copy lacks a part.
 func (r *Reader) Read(s *perfring.Sample) {

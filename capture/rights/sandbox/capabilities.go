@@ -2,10 +2,10 @@ package sandbox
 
 import (
 	"os"
-	"runtime"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 func mask(all ...uint) (bits uint64) {
@@ -39,10 +39,7 @@ func (c *capabilities) set(effective, permitted uint64) {
 // apply sets the capabilities of every thread.
 func (c *capabilities) apply() error {
 	h := capabilityHeader
-	err := eachThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&c[0])), 0)
-	runtime.KeepAlive(c)
-	runtime.KeepAlive(&h)
-	return err
+	return eachThread(func() error { return sys.CapsetAllThreads(&h, (*[2]unix.CapUserData)(c)) })
 }
 
 // keep gives up all capabilities but some.

@@ -1,10 +1,9 @@
 package sandbox
 
 import (
-	"runtime"
-	"unsafe"
-
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // A rule allows one system call if its arguments pass the checks.
@@ -105,22 +104,13 @@ func (c *check) assemble() []unix.SockFilter {
 
 // install installs a filter for all present and future threads of this process.
 func install(program []unix.SockFilter) error {
-	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	set := func(flags uintptr) (thread uintptr, errno unix.Errno) {
-		thread, _, errno = unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
-			uintptr(unsafe.Pointer(&p)))
-		return thread, errno
-	}
-	_, errno := set(unix.SECCOMP_FILTER_FLAG_TSYNC | unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH)
-	if errno == unix.EINVAL { // before Linux 5.7, a thread that cannot have the filter is the result
-		var thread uintptr
-		if thread, errno = set(unix.SECCOMP_FILTER_FLAG_TSYNC); errno == 0 && thread != 0 {
-			errno = unix.ESRCH
+	const all = unix.SECCOMP_FILTER_FLAG_TSYNC
+	_, err := sys.SeccompSetFilter(all|unix.SECCOMP_FILTER_FLAG_TSYNC_ESRCH, program)
+	if err == unix.EINVAL { // before Linux 5.7, a thread that cannot have the filter is the result
+		var thread int
+		if thread, err = sys.SeccompSetFilter(all, program); err == nil && thread != 0 {
+			err = unix.ESRCH
 		}
 	}
-	runtime.KeepAlive(program)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return err
 }

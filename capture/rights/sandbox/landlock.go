@@ -1,11 +1,11 @@
 package sandbox
 
 import (
-	"runtime"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // landlockFS is how many access rights to files each version of Landlock has, from the first on
@@ -15,8 +15,6 @@ var landlockFS = []int{13, 14, 15, 15, 16}
 const (
 	landlockNetwork = 4 // the first version that covers TCP
 	landlockScopes  = 6 // the first version that covers abstract sockets
-
-	landlockBeneath = 1 // LANDLOCK_RULE_PATH_BENEATH (include/uapi/linux/landlock.h)
 )
 
 // Rights to what is below a path.
@@ -43,12 +41,10 @@ type beneath struct {
 // supports that, but for connecting if connect is set. Signals are left to the filter: each thread has a
 // Landlock domain of its own, and the threads have to signal one another.
 func landlock(allowed []beneath, connect bool) error {
-	version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0,
-		unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
-		return errno
+	v, err := sys.LandlockVersion()
+	if err != nil {
+		return err
 	}
-	v := int(version)
 	a := unix.LandlockRulesetAttr{Handled_access_fs: 1<<landlockFS[min(v, len(landlockFS))-1] - 1}
 	size := unsafe.Sizeof(a.Handled_access_fs)
 	if v >= landlockNetwork {
@@ -62,23 +58,22 @@ func landlock(allowed []beneath, connect bool) error {
 		a.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET
 		size += unsafe.Sizeof(a.Scoped)
 	}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&a)), size, 0)
-	runtime.KeepAlive(&a)
-	if errno != 0 {
-		return errno
+	ruleset, err := sys.LandlockCreateRuleset(&a, size)
+	if err != nil {
+		return err
 	}
-	defer unix.Close(int(fd))
+	defer unix.Close(ruleset)
 	for _, b := range allowed {
-		if err := allow(fd, b.path, b.rights&a.Handled_access_fs); err != nil {
+		if err := allow(ruleset, b.path, b.rights&a.Handled_access_fs); err != nil {
 			return err
 		}
 	}
-	return eachThread(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0)
+	return eachThread(func() error { return sys.LandlockRestrictAllThreads(ruleset) })
 }
 
 // allow adds rights to what is below a path to a ruleset. What is not there, or not for this user, stays
 // refused.
-func allow(ruleset uintptr, path string, rights uint64) error {
+func allow(ruleset int, path string, rights uint64) error {
 	at, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
@@ -91,24 +86,13 @@ func allow(ruleset uintptr, path string, rights uint64) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rights &= ofFiles
 	}
-	// The kernel's struct is packed, which ends it after the descriptor: Go's padding is not read.
-	a := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(at)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, ruleset, landlockBeneath,
-		uintptr(unsafe.Pointer(&a)), 0, 0, 0)
-	runtime.KeepAlive(&a)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return sys.LandlockAddPath(ruleset, &unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(at)})
 }
 
-// eachThread makes a system call on every thread.
-func eachThread(call, a, b, c uintptr) error {
+// eachThread makes a system call on every thread, which Go's runtime asks for by signals.
+func eachThread(call func() error) error {
 	if err := roomForSignals(); err != nil {
 		return err
 	}
-	if _, _, errno := syscall.AllThreadsSyscall(call, a, b, c); errno != 0 {
-		return errno
-	}
-	return nil
+	return call()
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"unspool/vmas/sys"
 )
 
 // A Report says which restrictions are in force.
@@ -70,7 +72,8 @@ func Confine() *Report {
 // filter passes it on to the others, here one that allows everything (seccomp(2),
 // SECCOMP_FILTER_FLAG_TSYNC).
 func noNewPrivileges() error {
-	if err := eachThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != unix.ENOTSUP {
+	err := eachThread(func() error { return sys.PrctlAllThreads(unix.PR_SET_NO_NEW_PRIVS, 1) })
+	if err != unix.ENOTSUP {
 		return err
 	}
 	runtime.LockOSThread()

@@ -18,6 +18,7 @@ import (
 	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/vmas/process"
+	"unspool/vmas/sys"
 )
 
 // Cost is what a sample costs on this machine.
@@ -67,9 +68,9 @@ func work() {
 	}
 	n := 1 << 16
 	block := func() time.Duration {
-		began := clock(unix.CLOCK_THREAD_CPUTIME_ID)
+		began := sys.ThreadTime()
 		deep(40, n)
-		return clock(unix.CLOCK_THREAD_CPUTIME_ID) - began
+		return sys.ThreadTime() - began
 	}
 	for { // calibrate: how much work fills a block
 		if took := block(); took > measureBlock/2 {
@@ -220,7 +221,7 @@ func (m *measurement) round(block func() (time.Duration, error)) error {
 	if err := source.Disable(); err != nil {
 		return err
 	}
-	began, samples, size := clock(unix.CLOCK_PROCESS_CPUTIME_ID), 0, 0
+	began, samples, size := sys.ProcessTime(), 0, 0
 	err = source.Flush(func(r perfring.Record) error {
 		if r.Type() == perfring.RecordSample {
 			samples++
@@ -236,7 +237,7 @@ func (m *measurement) round(block func() (time.Duration, error)) error {
 	}
 	m.kernel = append(m.kernel, kernelTime{took, samples})
 	if !cold { // the first round reads files, which is no cost of a sample
-		m.user += clock(unix.CLOCK_PROCESS_CPUTIME_ID) - began
+		m.user += sys.ProcessTime() - began
 		m.samples += samples
 		m.bytes += size
 	}
@@ -253,14 +254,6 @@ func (m *measurement) begin(source *perfring.Source) (err error) {
 	m.session = session.New(session.Config{Format: source.Format(), Sink: m.writer, Proc: "/proc",
 		MaxStack: 2048})
 	return m.session.Seed([]int{m.pid})
-}
-
-func clock(id int32) time.Duration {
-	var ts unix.Timespec
-	if unix.ClockGettime(id, &ts) != nil {
-		return 0
-	}
-	return time.Duration(ts.Nano())
 }
 
 // cost computes the result; bare is how long a block takes without sampling.
