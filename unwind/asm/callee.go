@@ -1,5 +1,7 @@
 package asm
 
+import "unspool/unwind/x86"
+
 // This file is about functions with and without a frame pointer whose starts a call or padding tells.
 
 // FrameCalled gives the function that the call before addr calls, if that begins by making a frame, or does
@@ -16,13 +18,13 @@ func (c *Code) findFrame(start uint64) bool {
 		if c.findEntry(at) {
 			return true
 		}
-		if !in.decode(c.bytes(at)) || in.movesStack() || in.writes()&(bit(rSP)|bit(rBP)) != 0 {
+		if !in.Decode(c.bytes(at)) || in.movesStack() || in.Writes()&(x86.Bit(x86.SP)|x86.Bit(x86.BP)) != 0 {
 			return false
 		}
 		if t, _ := in.turn(at); t != onwards {
 			return false
 		}
-		at += uint64(in.n)
+		at += uint64(in.Len)
 	}
 	return false
 }
@@ -34,25 +36,19 @@ func (c *Code) FrameSize(start uint64) (n uint64) {
 	var in insn
 	words := -1 // BP is pushed before it points to the frame
 	for range most {
-		if !in.decode(c.bytes(start)) {
+		if !in.Decode(c.bytes(start)) {
 			break
 		}
 		if t, _ := in.turn(start); t != onwards {
 			break
 		}
 		if words += in.pushes(); in.isSubSP() {
-			n += uint64(max(in.imm, 0))
+			n += uint64(max(in.Imm, 0))
 			break
 		}
-		start += uint64(in.n)
+		start += uint64(in.Len)
 	}
 	return n + 8*uint64(max(words, 0))
-}
-
-// isSubSP reports whether the instruction lowers SP by a constant.
-func (in *insn) isSubSP() bool {
-	return in.space == 0 && in.vector == legacy && (in.op == 0x83 || in.op == 0x81) &&
-		in.mod == 3 && in.reg == 5 && in.rm == rSP
 }
 
 // MayReturn reports whether addr follows a call in the function from start to end, or not far behind the start
@@ -78,8 +74,8 @@ func (c *Code) Within(start, addr uint64) bool {
 func (c *Code) leadsTo(start, addr uint64) bool {
 	var in insn
 	at, padded := start, false
-	for ; at < addr; at += uint64(in.n) {
-		if at != start && at%alignment == 0 && (padded || c.entersFrame(at)) || !in.decode(c.bytes(at)) {
+	for ; at < addr; at += uint64(in.Len) {
+		if at != start && at%alignment == 0 && (padded || c.entersFrame(at)) || !in.Decode(c.bytes(at)) {
 			return false
 		}
 		padded = in.isPadding()
@@ -95,8 +91,8 @@ func (c *Code) Untouched(start, addr uint64) bool {
 
 func (c *Code) touchesNothing(start, addr uint64) bool {
 	var in insn
-	for at := start; at < addr; at += uint64(in.n) {
-		if !in.decode(c.bytes(at)) || in.movesStack() || in.writes()&(bit(rSP)|bit(rBP)) != 0 {
+	for at := start; at < addr; at += uint64(in.Len) {
+		if !in.Decode(c.bytes(at)) || in.movesStack() || in.Writes()&(x86.Bit(x86.SP)|x86.Bit(x86.BP)) != 0 {
 			return false
 		}
 	}
@@ -129,18 +125,6 @@ func (c *Code) answer(
 	return yes
 }
 
-// movesStack reports whether the instruction pushes or pops.
-func (in *insn) movesStack() bool {
-	if in.space != 0 || in.vector != legacy {
-		return false
-	}
-	switch in.op {
-	case 0x8f, 0x9c, 0x9d, 0xc8, 0xc9: // pop to memory, pushf, popf, enter, leave
-		return true
-	}
-	return in.pushes() != 0
-}
-
 // Frameless reports whether addr is an instruction of a function that has not touched BP: none of those from the
 // traps that align it up to addr does. Other padding may align a loop.
 func (c *Code) Frameless(addr uint64) bool {
@@ -157,10 +141,10 @@ func (c *Code) isFrameless(_, addr uint64) bool {
 	}
 	var in insn
 	for start < addr {
-		if !in.decode(c.bytes(start)) || in.writes()&bit(rBP) != 0 || c.follows(start+uint64(in.n), pushBP) {
+		if !in.Decode(c.bytes(start)) || in.Writes()&x86.Bit(x86.BP) != 0 || c.follows(start+uint64(in.Len), pushBP) {
 			return false
 		}
-		start += uint64(in.n)
+		start += uint64(in.Len)
 	}
 	return start == addr
 }
@@ -191,7 +175,7 @@ func (c *Code) sizeOfReturning(start uint64) functionSize {
 	var in insn
 	farthest := start // to which a jump leads
 	for at := start; at-start < mostOfFunction; {
-		if !in.decode(c.bytes(at)) {
+		if !in.Decode(c.bytes(at)) {
 			break
 		}
 		t, target := in.turn(at)
@@ -204,7 +188,7 @@ func (c *Code) sizeOfReturning(start uint64) functionSize {
 			}
 			farthest = max(farthest, target)
 		}
-		at += uint64(in.n)
+		at += uint64(in.Len)
 		if at > farthest && (!t.goesOn() || t == calls || t == callsFar) && c.isPadded(at) {
 			return functionSize(at - start)
 		}

@@ -1,5 +1,7 @@
 package asm
 
+import "unspool/unwind/x86"
+
 // This file follows registers across calls of functions that do not change them. Hand-written assembly may
 // keep the incoming SP in a register that calls are allowed to change, and call helpers that do not
 // change it.
@@ -17,7 +19,7 @@ func (p *paths) kept(s *state, t turn, target uint64) (k keptRegs) {
 		return k
 	}
 	for reg := range s.regs {
-		if kind := s.regs[reg].kind; callerSaved>>reg&1 != 0 && (kind == ofSP || kind == ofReg) {
+		if kind := s.regs[reg].kind; x86.CallerSaved>>reg&1 != 0 && (kind == ofSP || kind == ofReg) {
 			k.regs |= 1 << reg
 		}
 	}
@@ -57,12 +59,12 @@ func (c *Code) clobbers(start uint64) uint16 {
 		work = 64 // to look at so many bytes
 	)
 	if start>>32 != 0 {
-		return callerSaved
+		return x86.CallerSaved
 	}
 	if set := c.changed.get(uint32(start)); set != 0 {
 		return uint16(set)
 	}
-	regs := uint16(callerSaved)
+	regs := uint16(x86.CallerSaved)
 	if h, ok := c.charted.hole(start); ok {
 		p := &c.probes[0]
 		p.c, p.depth = c, 1
@@ -72,7 +74,7 @@ func (c *Code) clobbers(start uint64) uint16 {
 		}
 	}
 	if c.isSpent() {
-		return callerSaved
+		return x86.CallerSaved
 	}
 	c.changed.put(uint32(start), regSet(regs)|answered)
 	return regs
@@ -92,18 +94,18 @@ func (p *paths) writes() (regs uint16) {
 		if flag&reachedBit == 0 {
 			continue
 		}
-		if !in.decode(p.c.bytes(addr)) {
-			return callerSaved
+		if !in.Decode(p.c.bytes(addr)) {
+			return x86.CallerSaved
 		}
 		switch t, target := in.turn(addr); t {
 		case calls, callsFar, jumpsFar, stops:
-			return callerSaved
+			return x86.CallerSaved
 		case branches, jumps:
 			if !p.contains(target) || p.flags[target-p.lo]&reachedBit == 0 {
-				return callerSaved
+				return x86.CallerSaved
 			}
 		}
-		regs |= in.writes()
+		regs |= in.Writes()
 	}
 	return regs
 }
@@ -112,7 +114,7 @@ func (p *paths) writes() (regs uint16) {
 // that calls may change if it calls another one, or jumps out.
 func (c *Code) Writes(lo, hi uint64) uint16 {
 	if lo>>32 != 0 || hi < lo || hi-lo > mostOfFunction {
-		return callerSaved
+		return x86.CallerSaved
 	}
 	if set := c.written.get(uint32(lo)); set != 0 {
 		return uint16(set)
@@ -125,19 +127,19 @@ func (c *Code) Writes(lo, hi uint64) uint16 {
 // readWrites is Writes for a function that is read from front to back.
 func (c *Code) readWrites(lo, hi uint64) (regs uint16) {
 	var in insn
-	for at := lo; at < hi; at += uint64(in.n) {
-		if !in.decode(c.bytes(at)) {
-			return callerSaved
+	for at := lo; at < hi; at += uint64(in.Len) {
+		if !in.Decode(c.bytes(at)) {
+			return x86.CallerSaved
 		}
 		switch t, target := in.turn(at); t {
 		case calls, callsFar, jumpsFar, stops:
-			return callerSaved
+			return x86.CallerSaved
 		case branches, jumps:
 			if target < lo || target >= hi {
-				return callerSaved
+				return x86.CallerSaved
 			}
 		}
-		regs |= in.writes()
+		regs |= in.Writes()
 	}
 	return regs
 }

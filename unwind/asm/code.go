@@ -7,6 +7,7 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
+	"unspool/unwind/x86"
 )
 
 // A Code reads the instructions of an image to find out what they did to SP
@@ -340,8 +341,8 @@ func (c *Code) readingOf(start, hi uint64) *reading {
 // address at which functions are aligned.
 func (c *Code) pastPadding(addr uint64) uint64 {
 	var in insn
-	for addr%alignment != 0 && in.decode(c.bytes(addr)) && in.isPadding() {
-		addr += uint64(in.n)
+	for addr%alignment != 0 && in.Decode(c.bytes(addr)) && in.isPadding() {
+		addr += uint64(in.Len)
 	}
 	return addr
 }
@@ -388,11 +389,11 @@ func (c *Code) chartNearby(addr uint64) (h Hole, first uint64, ok bool) {
 func (c *Code) StartCode(start, addr uint64) (words uint32, ok bool) {
 	var in insn
 	pushed := 0
-	for at := start; at < addr; at += uint64(in.n) {
+	for at := start; at < addr; at += uint64(in.Len) {
 		if !c.decode(&in, at) {
 			return 0, false
 		}
-		if at+uint64(in.n) > addr {
+		if at+uint64(in.Len) > addr {
 			break
 		}
 		switch t, target := in.turn(at); {
@@ -407,22 +408,9 @@ func (c *Code) StartCode(start, addr uint64) (words uint32, ok bool) {
 // decode decodes the instruction at addr, of the architecture that the image is for.
 func (c *Code) decode(in *insn, addr uint64) bool {
 	if c.layout.Machine == elf.EM_386 {
-		return in.decode386(c.bytes(addr))
+		return in.Decode386(c.bytes(addr))
 	}
-	return in.decode(c.bytes(addr))
-}
-
-// pushes is how many words the instruction pushes, negative for a pop.
-func (in *insn) pushes() int {
-	switch op := in.op; {
-	case in.space != 0 || in.vector != legacy:
-		return 0
-	case op >= 0x50 && op < 0x58, op == 0x68, op == 0x6a, op == 0xff && in.reg&7 == 6:
-		return 1
-	case op >= 0x58 && op < 0x60:
-		return -1
-	}
-	return 0
+	return in.Decode(c.bytes(addr))
 }
 
 // cloneChild is how musl's clone begins a thread: it clears the frame pointer,
@@ -485,18 +473,18 @@ func (c *Code) pltRule(table, addr uint64) (rule.Rule, bool) {
 		words++
 	}
 	var in insn
-	for at := first; at <= addr; at += uint64(in.n) {
+	for at := first; at <= addr; at += uint64(in.Len) {
 		if at == addr {
 			return rule.GuessSP.With(words, 0), true
 		}
-		if at-first >= entry || !in.decode(c.bytes(at)) {
+		if at-first >= entry || !in.Decode(c.bytes(at)) {
 			break
 		}
 		switch {
-		case in.space != 0 || in.vector != legacy:
-		case in.op == 0x68, in.op == 0xff && in.reg&7 == 6:
+		case in.Map != 0 || in.Encoding != x86.Legacy:
+		case in.Op == 0x68, in.Op == 0xff && in.Reg&7 == 6:
 			words++
-		case in.op >= 0x50 && in.op < 0x60, in.op == 0xe8, in.op == 0x8d, in.op == 0x83, in.op == 0x81:
+		case in.Op >= 0x50 && in.Op < 0x60, in.Op == 0xe8, in.Op == 0x8d, in.Op == 0x83, in.Op == 0x81:
 			return rule.None, false
 		}
 	}
@@ -554,12 +542,12 @@ func (c *Code) findLeaving(addr uint64) bool {
 		return true
 	}
 	var in insn
-	for n := 0; n < most && in.decode(c.bytes(at)); n++ {
+	for n := 0; n < most && in.Decode(c.bytes(at)); n++ {
 		t, _ := in.turn(at)
 		if t != onwards {
-			return t == jumpsFar && in.mod == 3
+			return t == jumpsFar && in.Mod == 3
 		}
-		at += uint64(in.n)
+		at += uint64(in.Len)
 	}
 	return false
 }
@@ -569,11 +557,11 @@ func (c *Code) findLeaving(addr uint64) bool {
 func (c *Code) Stub(addr uint64) (pointer uint64, ok bool) {
 	const most = 2 // instructions: endbr64, jmp
 	var in insn
-	for n := 0; n < most && in.decode(c.bytes(addr)); n++ {
+	for n := 0; n < most && in.Decode(c.bytes(addr)); n++ {
 		t, _ := in.turn(addr)
-		addr += uint64(in.n)
+		addr += uint64(in.Len)
 		if t != onwards {
-			return addr + uint64(in.disp), t == jumpsFar && in.mod != 3 && in.base == ripBase
+			return addr + uint64(in.Disp), t == jumpsFar && in.Mod != 3 && in.Base == x86.RIP
 		}
 	}
 	return 0, false
@@ -607,7 +595,7 @@ func (c *Code) indirectCallBefore(addr uint64) bool {
 	var in insn
 	for n := uint64(2); n <= 9; n++ {
 		if at, ok := c.callBefore(addr, n, &in); ok {
-			if t, _ := in.turn(at); t == callsFar && (n == 2 || in.n == int(n)) {
+			if t, _ := in.turn(at); t == callsFar && (n == 2 || in.Len == int(n)) {
 				return true
 			}
 		}
@@ -668,15 +656,15 @@ func (c *Code) PointerCalled(addr uint64) (pointer uint64, ok bool) {
 		}
 		const mov, lea = 0x8b, 0x8d
 		t, _ := in.turn(at)
-		load, reg := byte(lea), in.base
+		load, reg := byte(lea), in.Base
 		switch {
 		case t != callsFar:
 			continue
-		case in.mod == 3:
-			load, reg = mov, in.rm
-		case in.base == ripBase:
-			return addr + uint64(in.disp), true
-		case in.disp != 0 || in.index:
+		case in.Mod == 3:
+			load, reg = mov, in.RM
+		case in.Base == x86.RIP:
+			return addr + uint64(in.Disp), true
+		case in.Disp != 0 || in.HasIndex:
 			continue
 		}
 		for back := uint64(7); back <= most && back <= at; back++ {
@@ -692,19 +680,19 @@ func (c *Code) PointerCalled(addr uint64) (pointer uint64, ok bool) {
 // register that no instruction between it and end changes.
 func (c *Code) loadedBefore(from, end uint64, load byte, reg uint8) (addr uint64, ok bool) {
 	var in insn
-	if !in.decode(c.bytes(from)) || in.space != 0 || in.op != load || in.base != ripBase || in.reg != reg {
+	if !in.Decode(c.bytes(from)) || in.Map != 0 || in.Op != load || in.Base != x86.RIP || in.Reg != reg {
 		return 0, false
 	}
-	at := from + uint64(in.n)
-	addr = at + uint64(in.disp)
+	at := from + uint64(in.Len)
+	addr = at + uint64(in.Disp)
 	for at < end {
-		if !in.decode(c.bytes(at)) || in.writes()&bit(reg) != 0 {
+		if !in.Decode(c.bytes(at)) || in.Writes()&x86.Bit(reg) != 0 {
 			return 0, false
 		}
 		if t, _ := in.turn(at); t != onwards {
 			return 0, false
 		}
-		at += uint64(in.n)
+		at += uint64(in.Len)
 	}
 	return addr, at == end
 }
@@ -713,12 +701,12 @@ func (c *Code) loadedBefore(from, end uint64, load byte, reg uint8) (addr uint64
 // The jumps of switches use a table, and those of stubs a pointer at a fixed address.
 func (c *Code) Dispatch(lo, hi uint64) (at uint64, ok bool) {
 	var in insn
-	for at, n := lo, 0; at < hi && n < maxInsns && in.decode(c.bytes(at)); n++ {
+	for at, n := lo, 0; at < hi && n < maxInsns && in.Decode(c.bytes(at)); n++ {
 		t, _ := in.turn(at)
-		if t == jumpsFar && in.mod != 3 && in.base != ripBase && in.base != none && !in.index {
+		if t == jumpsFar && in.Mod != 3 && in.Base != x86.RIP && in.Base != x86.None && !in.HasIndex {
 			return at, true
 		}
-		at += uint64(in.n)
+		at += uint64(in.Len)
 	}
 	return 0, false
 }
@@ -729,7 +717,7 @@ func (c *Code) callBefore(addr, n uint64, in *insn) (uint64, bool) {
 		return 0, false
 	}
 	at := addr - n
-	return at, in.decode(c.bytes(at)) && in.n == int(n)
+	return at, in.Decode(c.bytes(at)) && in.Len == int(n)
 }
 
 // executable reports whether addr is code of the image.

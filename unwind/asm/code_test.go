@@ -17,6 +17,7 @@ import (
 	"unspool/testdata/inputs"
 	"unspool/testdata/programs"
 	"unspool/unwind/rule"
+	"unspool/unwind/x86"
 )
 
 // openCode reads the code of a file: with fdes, only the code that they do not
@@ -101,12 +102,12 @@ func contradicted(c *Code, row *dwarfcfi.Row) bool {
 		return false
 	}
 	var in insn
-	for pc := row.Start; pc < row.End; pc += uint64(in.n) {
+	for pc := row.Start; pc < row.End; pc += uint64(in.Len) {
 		b := c.bytes(pc)
-		if !in.decode(b) {
+		if !in.Decode(b) {
 			return false
 		}
-		text := string(b[:in.n])
+		text := string(b[:in.Len])
 		moves := false
 		for _, begin := range []string{"\x48\x83\xec", "\x48\x83\xc4", "\x48\x81\xec", "\x48\x81\xc4", // sub, add
 			"\x48\x8d\x64\x24", "\x48\x8d\xa4\x24"} { // lea
@@ -114,7 +115,7 @@ func contradicted(c *Code, row *dwarfcfi.Row) bool {
 		}
 		reg := text[len(text)-1]
 		moves = moves || len(text) <= 2 && reg >= 0x50 && reg < 0x60 && (len(text) == 1 || text[0] == 0x41) // push, pop
-		if moves && pc+uint64(in.n) < row.End {
+		if moves && pc+uint64(in.Len) < row.End {
 			return true
 		}
 	}
@@ -139,8 +140,8 @@ func compareWithCFI(t *testing.T, c *Code, table *dwarfcfi.Table, every int,
 				wrong++
 				continue
 			}
-			for pc := row.Start; pc < row.End; pc += uint64(in.n) {
-				if !in.decode(c.bytes(pc)) {
+			for pc := row.Start; pc < row.End; pc += uint64(in.Len) {
+				if !in.Decode(c.bytes(pc)) {
 					break
 				}
 				if n++; n%every != 0 || in.isPadding() {
@@ -150,7 +151,7 @@ func compareWithCFI(t *testing.T, c *Code, table *dwarfcfi.Table, every int,
 				asked++
 				at := pc
 				if turn, _ := in.turn(pc); turn == calls || turn == callsFar {
-					at += uint64(in.n) - 1 // return addresses are looked up at the last byte of the call
+					at += uint64(in.Len) - 1 // return addresses are looked up at the last byte of the call
 				}
 				got, ok := ask(at)
 				if !ok {
@@ -260,12 +261,12 @@ func TestRuleAtEachInstruction(t *testing.T) {
 		// mov %rsp, %rcx; and $-32, %rsp; sub $32, %rsp; call 1f; nop; mov %rcx, %rsp; ret; 1: xor %eax, %eax; ret
 		{"aligned, old SP in a register that the callee leaves alone",
 			"\x48\x89\xe1\x48\x83\xe4\xe0\x48\x83\xec\x20\xe8\x05\x00\x00\x00\x90\x48\x89\xcc\xc3\x31\xc0\xc3",
-			map[uint64]rule.Rule{0: sp(1, 0), 7: inReg(rCX, 1, 0), 15: inReg(rCX, 1, 0), 16: inReg(rCX, 1, 0),
+			map[uint64]rule.Rule{0: sp(1, 0), 7: inReg(x86.CX, 1, 0), 15: inReg(x86.CX, 1, 0), 16: inReg(x86.CX, 1, 0),
 				20: sp(1, 0), 21: sp(1, 0)}},
 		// The same, and 1: xor %ecx, %ecx; ret
 		{"aligned, old SP in a register that the callee changes",
 			"\x48\x89\xe1\x48\x83\xe4\xe0\x48\x83\xec\x20\xe8\x05\x00\x00\x00\x90\x48\x89\xcc\xc3\x31\xc9\xc3",
-			map[uint64]rule.Rule{7: inReg(rCX, 1, 0), 16: rule.None}},
+			map[uint64]rule.Rule{7: inReg(x86.CX, 1, 0), 16: rule.None}},
 		// test %edi, %edi; jz 1f; push %rax; 1: ret
 		{"ways that disagree", "\x85\xff\x74\x01\x50\x90\xeb\xfd",
 			map[uint64]rule.Rule{0: sp(1, 0), 4: sp(1, 0), 5: rule.None}},
@@ -424,8 +425,8 @@ func BenchmarkRuleFromCode(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				next := func(pc uint64) uint64 { return pc + uint64(in.n) }
-				for n, pc := 0, fde.Start; pc < fde.End && in.decode(c.bytes(pc)) && n < 64; n, pc = n+1, next(pc) {
+				next := func(pc uint64) uint64 { return pc + uint64(in.Len) }
+				for n, pc := 0, fde.Start; pc < fde.End && in.Decode(c.bytes(pc)) && n < 64; n, pc = n+1, next(pc) {
 					pcs = append(pcs, pc)
 				}
 			}

@@ -29,8 +29,8 @@ func (c *Code) Exits(lo, hi uint64) (exits []Exit, known bool) {
 	}
 	var in insn
 	var sets bool // the instruction before has put an address where ret finds it
-	for at := lo; at < hi; at += uint64(in.n) {
-		if !in.decode(c.bytes(at)) {
+	for at := lo; at < hi; at += uint64(in.Len) {
+		if !in.Decode(c.bytes(at)) {
 			return exits, false
 		}
 		t, target := in.turn(at)
@@ -41,17 +41,11 @@ func (c *Code) Exits(lo, hi uint64) (exits []Exit, known bool) {
 			exits = append(exits, Exit{At: at, Indirect: true})
 		}
 		sets = in.setsReturn()
-		if next := at + uint64(in.n); next >= hi && (t == onwards || t == branches) {
+		if next := at + uint64(in.Len); next >= hi && (t == onwards || t == branches) {
 			add(at, next)
 		}
 	}
 	return exits, true
-}
-
-// setsReturn reports whether the instruction pushes a word, or replaces the one that SP points to.
-func (in *insn) setsReturn() bool {
-	return in.pushes() > 0 || in.space == 0 && in.vector == legacy && (in.op == 0x87 || in.op == 0x89) &&
-		in.mod == 0 && in.base == rSP && !in.index
 }
 
 // PaddedEnd gives the end of the function that begins at start, if the linker has filled the room behind it
@@ -60,11 +54,11 @@ func (in *insn) setsReturn() bool {
 func (c *Code) PaddedEnd(start, span uint64) (end uint64, ok bool) {
 	var in insn
 	for at := start; at-start < span; {
-		if !in.decode(c.bytes(at)) {
+		if !in.Decode(c.bytes(at)) {
 			return 0, false
 		}
 		t, _ := in.turn(at)
-		at += uint64(in.n)
+		at += uint64(in.Len)
 		if (!t.goesOn() || t == calls || t == callsFar) && c.isPadded(at) {
 			return at, true
 		}

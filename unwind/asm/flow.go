@@ -1,5 +1,7 @@
 package asm
 
+import "unspool/unwind/x86"
+
 // This file follows what code does to SP and BP. The values of registers and of words on
 // the stack are kept as expressions of the SP and BP at the instruction where the reading
 // starts. That is the entry of a function, where SP points to the return address; or the PC
@@ -59,8 +61,8 @@ const maxSlots = 16
 
 func (s *state) init(entry bool) {
 	*s = state{entry: entry}
-	s.regs[rSP] = value{kind: ofSP}
-	s.regs[rBP] = value{kind: ofBP}
+	s.regs[x86.SP] = value{kind: ofSP}
+	s.regs[x86.BP] = value{kind: ofBP}
 	for _, reg := range keepers {
 		s.regs[reg] = value{kind: ofReg, at: reg}
 	}
@@ -119,7 +121,7 @@ func (s *state) store(addr, v value) {
 
 // popped drops the slots that are below SP now.
 func (s *state) popped() {
-	sp := s.regs[rSP]
+	sp := s.regs[x86.SP]
 	if sp.kind == unknown {
 		return
 	}
@@ -134,13 +136,13 @@ func (s *state) popped() {
 }
 
 func (s *state) push(v value) {
-	s.regs[rSP] = s.regs[rSP].add(-8)
-	s.store(s.regs[rSP], v)
+	s.regs[x86.SP] = s.regs[x86.SP].add(-8)
+	s.store(s.regs[x86.SP], v)
 }
 
 func (s *state) pop() value {
-	v := s.load(s.regs[rSP])
-	s.regs[rSP] = s.regs[rSP].add(8)
+	v := s.load(s.regs[x86.SP])
+	s.regs[x86.SP] = s.regs[x86.SP].add(8)
 	s.popped()
 	return v
 }
@@ -210,10 +212,10 @@ func (s *state) loadRaw(addr value) value {
 
 // address is the value of a memory operand's address.
 func (s *state) address(in *insn) value {
-	if in.base >= 16 || in.index || in.segment || in.fixed {
+	if in.Base >= 16 || in.HasIndex || in.Segment || in.Fixed {
 		return value{}
 	}
-	return s.regs[in.base].add(in.disp)
+	return s.regs[in.Base].add(in.Disp)
 }
 
 // A turn says where an instruction leads: on to the next one, or elsewhere.
@@ -230,54 +232,12 @@ const (
 	stops
 )
 
-// turn classifies an instruction; target is the image address that it names.
-func (in *insn) turn(addr uint64) (t turn, target uint64) {
-	if in.vector != legacy {
-		return onwards, 0
-	}
-	target = addr + uint64(in.n) + uint64(in.imm)
-	switch in.space {
-	case 0:
-		switch op := in.op; {
-		case op >= 0x70 && op < 0x80, op >= 0xe0 && op < 0xe4:
-			return branches, target
-		case op == 0xe9, op == 0xeb:
-			return jumps, target
-		case op == 0xe8:
-			return calls, target
-		case op == 0xc2, op == 0xc3:
-			return returns, 0
-		case op == 0xf4, op == 0xcc, op == 0xca, op == 0xcb, op == 0xcf, op == 0xf1:
-			return stops, 0
-		case op == 0xc7 && in.mod == 3 && in.reg&7 == 7: // xbegin
-			return branches, target
-		case op == 0xff:
-			switch in.reg & 7 {
-			case 2:
-				return callsFar, 0
-			case 4:
-				return jumpsFar, 0
-			case 3, 5, 7:
-				return stops, 0
-			}
-		}
-	case 1:
-		switch op := in.op; {
-		case op >= 0x80 && op < 0x90:
-			return branches, target
-		case op == 0x0b, op == 0xb9 || op == 0xff, op == 0x07, op == 0x35: // ud0 to ud2, sysret, sysexit
-			return stops, 0
-		}
-	}
-	return onwards, 0
-}
-
 // step applies the instruction at addr to the state.
 func (s *state) step(in *insn, addr uint64) {
 	s.compare(in)
-	if in.vector != legacy || in.space != 0 {
-		if in.vector == legacy && in.space == 1 {
-			switch in.op {
+	if in.Encoding != x86.Legacy || in.Map != 0 {
+		if in.Encoding == x86.Legacy && in.Map == 1 {
+			switch in.Op {
 			case 0xa0, 0xa8: // push fs, gs
 				s.push(value{})
 				return
@@ -286,21 +246,21 @@ func (s *state) step(in *insn, addr uint64) {
 				return
 			}
 		}
-		s.forget(in.writes())
+		s.forget(in.Writes())
 		return
 	}
-	wide := in.rex&rexW != 0
-	switch op := in.op; {
-	case op >= 0x50 && op < 0x60 && in.narrow:
-		s.regs[rSP] = value{}
+	wide := in.REX&x86.RexW != 0
+	switch op := in.Op; {
+	case op >= 0x50 && op < 0x60 && in.Narrow:
+		s.regs[x86.SP] = value{}
 	case op >= 0x50 && op < 0x58:
-		s.push(s.regs[in.low()])
+		s.push(s.regs[in.Low()])
 	case op >= 0x58 && op < 0x60:
 		v := s.pop()
-		s.regs[in.low()] = v
-	case op == 0x68, op == 0x6a, op == 0x9c, op == 0xff && in.reg&7 == 6:
-		if in.narrow {
-			s.regs[rSP] = value{}
+		s.regs[in.Low()] = v
+	case op == 0x68, op == 0x6a, op == 0x9c, op == 0xff && in.Reg&7 == 6:
+		if in.Narrow {
+			s.regs[x86.SP] = value{}
 			return
 		}
 		s.push(value{})
@@ -308,70 +268,70 @@ func (s *state) step(in *insn, addr uint64) {
 		s.pop()
 	case op == 0x8f:
 		s.pop()
-		if in.mod == 3 {
-			s.regs[in.rm] = value{}
+		if in.Mod == 3 {
+			s.regs[in.RM] = value{}
 		}
 	case op == 0x89 && wide:
-		if in.mod == 3 {
-			s.regs[in.rm] = s.regs[in.reg]
+		if in.Mod == 3 {
+			s.regs[in.RM] = s.regs[in.Reg]
 		} else {
-			s.store(s.address(in), s.regs[in.reg])
+			s.store(s.address(in), s.regs[in.Reg])
 		}
 	case op == 0x8b && wide:
-		if in.mod == 3 {
-			s.regs[in.reg] = s.regs[in.rm]
+		if in.Mod == 3 {
+			s.regs[in.Reg] = s.regs[in.RM]
 		} else {
 			v := s.load(s.address(in))
 			if v.kind == unknown {
 				v = s.tableWord(in, 8, caseWord)
 			}
-			s.regs[in.reg] = v
+			s.regs[in.Reg] = v
 		}
-	case op == 0x8d && wide && in.base == ripBase:
-		s.regs[in.reg] = imageAddr(addr + uint64(in.n) + uint64(in.disp))
-	case op >= 0xb8 && op < 0xc0 && !in.narrow:
-		s.regs[in.low()] = imageAddr(uint64(in.imm))
-	case op == 0x63 && wide && in.mod != 3:
-		s.regs[in.reg] = s.tableWord(in, 4, caseDistance)
-	case op == 0x01 && wide && in.mod == 3:
-		s.regs[in.rm] = addRegs(s.regs[in.rm], s.regs[in.reg])
-	case op == 0x03 && wide && in.mod == 3:
-		s.regs[in.reg] = addRegs(s.regs[in.reg], s.regs[in.rm])
-	case op == 0x8d && wide && in.mod != 3:
-		s.regs[in.reg] = s.address(in)
-	case op == 0x87 && wide && in.mod == 3:
-		s.regs[in.rm], s.regs[in.reg] = s.regs[in.reg], s.regs[in.rm]
-	case (op == 0x81 || op == 0x83) && wide && in.mod == 3 && (in.reg&7 == 0 || in.reg&7 == 5):
-		n := in.imm
-		if in.reg&7 == 5 {
+	case op == 0x8d && wide && in.Base == x86.RIP:
+		s.regs[in.Reg] = imageAddr(addr + uint64(in.Len) + uint64(in.Disp))
+	case op >= 0xb8 && op < 0xc0 && !in.Narrow:
+		s.regs[in.Low()] = imageAddr(uint64(in.Imm))
+	case op == 0x63 && wide && in.Mod != 3:
+		s.regs[in.Reg] = s.tableWord(in, 4, caseDistance)
+	case op == 0x01 && wide && in.Mod == 3:
+		s.regs[in.RM] = addRegs(s.regs[in.RM], s.regs[in.Reg])
+	case op == 0x03 && wide && in.Mod == 3:
+		s.regs[in.Reg] = addRegs(s.regs[in.Reg], s.regs[in.RM])
+	case op == 0x8d && wide && in.Mod != 3:
+		s.regs[in.Reg] = s.address(in)
+	case op == 0x87 && wide && in.Mod == 3:
+		s.regs[in.RM], s.regs[in.Reg] = s.regs[in.Reg], s.regs[in.RM]
+	case (op == 0x81 || op == 0x83) && wide && in.Mod == 3 && (in.Reg&7 == 0 || in.Reg&7 == 5):
+		n := in.Imm
+		if in.Reg&7 == 5 {
 			n = -n
 		}
-		s.regs[in.rm] = s.regs[in.rm].add(n)
-	case (op == 0x81 || op == 0x83) && wide && in.mod == 3 && in.reg&7 == 4:
-		if s.regs[in.rm].kind != unknown {
-			s.regs[in.rm] = value{kind: aligned, at: int32(addr)}
+		s.regs[in.RM] = s.regs[in.RM].add(n)
+	case (op == 0x81 || op == 0x83) && wide && in.Mod == 3 && in.Reg&7 == 4:
+		if s.regs[in.RM].kind != unknown {
+			s.regs[in.RM] = value{kind: aligned, at: int32(addr)}
 		}
 	case op == 0xc8: // enter
-		if in.imm>>16 != 0 {
-			s.forget(bit(rSP) | bit(rBP))
+		if in.Imm>>16 != 0 {
+			s.forget(x86.Bit(x86.SP) | x86.Bit(x86.BP))
 			return
 		}
-		s.push(s.regs[rBP])
-		s.regs[rBP] = s.regs[rSP]
-		s.regs[rSP] = s.regs[rSP].add(-(in.imm & 0xffff))
+		s.push(s.regs[x86.BP])
+		s.regs[x86.BP] = s.regs[x86.SP]
+		s.regs[x86.SP] = s.regs[x86.SP].add(-(in.Imm & 0xffff))
 	case op == 0xc9: // leave
-		s.regs[rSP] = s.regs[rBP]
-		s.regs[rBP] = s.pop()
-	case op == 0xe8 && in.imm == 0: // call of the next instruction, which pushes its address
+		s.regs[x86.SP] = s.regs[x86.BP]
+		s.regs[x86.BP] = s.pop()
+	case op == 0xe8 && in.Imm == 0: // call of the next instruction, which pushes its address
 		s.push(value{})
-	case op == 0xe8, op == 0xff && in.reg&7 == 2:
-		s.forget(callerSaved)
+	case op == 0xe8, op == 0xff && in.Reg&7 == 2:
+		s.forget(x86.CallerSaved)
 		s.cases, s.compared = 0, 0
 	default:
-		s.forget(in.writes())
+		s.forget(in.Writes())
 		return
 	}
-	if s.regs[rSP].kind != unknown {
+	if s.regs[x86.SP].kind != unknown {
 		s.popped()
 	}
 }

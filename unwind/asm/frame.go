@@ -77,8 +77,8 @@ func (c *Code) dropsFrame(addr uint64) bool {
 // reads reports whether one of the instructions from start on, read one behind the other, is at addr.
 func (c *Code) reads(start, addr uint64) bool {
 	var in insn
-	for start < addr && in.decode(c.bytes(start)) {
-		start += uint64(in.n)
+	for start < addr && in.Decode(c.bytes(start)) {
+		start += uint64(in.Len)
 	}
 	return start == addr
 }
@@ -86,7 +86,7 @@ func (c *Code) reads(start, addr uint64) bool {
 // jumpsAway reports whether the instruction at addr is a jmp, as in a tail call.
 func (c *Code) jumpsAway(addr uint64) bool {
 	var in insn
-	if !in.decode(c.bytes(addr)) {
+	if !in.Decode(c.bytes(addr)) {
 		return false
 	}
 	t, _ := in.turn(addr)

@@ -10,6 +10,7 @@ import (
 	"sort"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/unwind/x86"
 )
 
 // A codeMap says where functions start in the code that CFI does not cover.
@@ -192,8 +193,8 @@ func (c *Code) skipPadding(h Hole) uint64 {
 		switch b := c.bytes(addr); {
 		case len(b) > 0 && b[0] == 0:
 			addr++
-		case in.decode(b) && in.isPadding():
-			addr += uint64(in.n)
+		case in.Decode(b) && in.isPadding():
+			addr += uint64(in.Len)
 		default:
 			return addr
 		}
@@ -224,21 +225,21 @@ func (c *Code) sweep(m *codeMap, add func(uint64)) {
 				}
 			}
 			n := uint64(1)
-			if in.decode(b) {
-				n = uint64(in.n)
+			if in.Decode(b) {
+				n = uint64(in.Len)
 				t, target := in.turn(addr)
 				switch {
-				case t == calls && in.imm != 0:
+				case t == calls && in.Imm != 0:
 					add(target)
-				case in.space == 0 && in.vector == legacy && in.op == 0x8d && in.base == ripBase:
-					if target = addr + n + uint64(in.disp); m.inHole(target) {
+				case in.Map == 0 && in.Encoding == x86.Legacy && in.Op == 0x8d && in.Base == x86.RIP:
+					if target = addr + n + uint64(in.Disp); m.inHole(target) {
 						if target%alignment == 0 || c.followsEnd(target) {
 							add(target)
 						}
 						b = nil // the page may have been replaced
 					}
 				case c.layout.Type == elf.ET_EXEC && in.setsConstant():
-					if target = uint64(in.imm); m.inHole(target) {
+					if target = uint64(in.Imm); m.inHole(target) {
 						if c.followsEnd(target) {
 							add(target)
 						}

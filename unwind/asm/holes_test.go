@@ -143,7 +143,7 @@ func TestBoltedLibraries(t *testing.T) {
 					checkPLT(t, c, h)
 					continue
 				}
-				for pc := c.skipPadding(h); pc < h.Hi && in.decode(c.bytes(pc)); pc += uint64(in.n) {
+				for pc := c.skipPadding(h); pc < h.Hi && in.Decode(c.bytes(pc)); pc += uint64(in.Len) {
 					if n++; n%every != 0 || in.isPadding() {
 						continue
 					}
@@ -168,7 +168,7 @@ func checkPLT(t *testing.T, c *Code, h Hole) {
 	t.Helper()
 	var in insn
 	asked := 0
-	for pc := h.Lo; pc < h.Hi && in.decode(c.bytes(pc)); pc += uint64(in.n) {
+	for pc := h.Lo; pc < h.Hi && in.Decode(c.bytes(pc)); pc += uint64(in.Len) {
 		if in.isPadding() {
 			continue
 		}

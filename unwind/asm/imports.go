@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"unspool/dwarfcfi/elf"
+	"unspool/unwind/x86"
 )
 
 // This file knows functions of other images that do not return. Behind a call of such a function another one may
@@ -85,12 +86,12 @@ func (c *Code) stubStops(addr uint64) bool {
 	const most = 3 // instructions, of which one jumps
 	var in insn
 	for range most {
-		if !in.decode(c.bytes(addr)) {
+		if !in.Decode(c.bytes(addr)) {
 			return false
 		}
-		addr += uint64(in.n)
-		if t, _ := in.turn(addr - uint64(in.n)); t == jumpsFar && in.base == ripBase {
-			_, ok := slices.BinarySearch(c.charted.stops, addr+uint64(in.disp))
+		addr += uint64(in.Len)
+		if t, _ := in.turn(addr - uint64(in.Len)); t == jumpsFar && in.Base == x86.RIP {
+			_, ok := slices.BinarySearch(c.charted.stops, addr+uint64(in.Disp))
 			return ok
 		} else if t != onwards {
 			return false

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"unspool/unwind/rule"
+	"unspool/unwind/x86"
 )
 
 // Limits on one reading of a function.
@@ -61,7 +62,7 @@ func (p *paths) discover(start uint64, most int) int {
 	for i := 0; i < len(p.queue) && count < most; i++ {
 		addr := p.queue[i]
 		for p.contains(addr) && p.flags[addr-p.lo]&reachedBit == 0 && count < most {
-			if !in.decode(p.c.bytes(addr)) {
+			if !in.Decode(p.c.bytes(addr)) {
 				p.exits = true
 				break
 			}
@@ -90,7 +91,7 @@ func (p *paths) discover(start uint64, most int) int {
 				t == calls && p.c.noReturn(target, p.depth+1) {
 				break
 			}
-			addr += uint64(in.n)
+			addr += uint64(in.Len)
 			if call && p.c.endsFunction(addr) && !p.joins(addr) {
 				break
 			}
@@ -156,40 +157,23 @@ func (c *Code) endsFunction(addr uint64) bool {
 	var in insn
 	padded := false
 	for addr%alignment != 0 {
-		if !in.decode(c.bytes(addr)) || !in.isPadding() {
+		if !in.Decode(c.bytes(addr)) || !in.isPadding() {
 			return false
 		}
 		c.spend(1)
 		padded = true
-		addr += uint64(in.n)
+		addr += uint64(in.Len)
 	}
 	if padded {
 		return true
 	}
-	return !in.decode(c.bytes(addr)) || in.beginsFunction()
+	return !in.Decode(c.bytes(addr)) || in.beginsFunction()
 }
 
 // beginsFunction reports whether the code at addr looks like the beginning of a function.
 func (c *Code) beginsFunction(addr uint64) bool {
 	var in insn
-	return in.decode(c.bytes(addr)) && in.beginsFunction()
-}
-
-// beginsFunction reports whether the instruction is endbr64, a push, or one that
-// makes room on the stack.
-func (in *insn) beginsFunction() bool {
-	endbr := in.space == 1 && in.op == 0x1e && in.prefix == 0xf3
-	push := in.space == 0 && in.op >= 0x50 && in.op < 0x58
-	sub := in.space == 0 && (in.op == 0x83 || in.op == 0x81) && in.mod == 3 && in.reg == 5 && in.rm == rSP
-	return in.vector == legacy && (endbr || push || sub)
-}
-
-// setsConstant reports whether the instruction puts a 32-bit constant, which may
-// be an address of a program that is not relocated, into a register, an
-// argument or a variable.
-func (in *insn) setsConstant() bool {
-	return in.space == 0 && in.vector == legacy && !in.narrow &&
-		(in.op >= 0xb8 && in.op < 0xc0 || in.op == 0xc7 && in.reg&7 == 0 || in.op == 0x68)
+	return in.Decode(c.bytes(addr)) && in.beginsFunction()
 }
 
 // joins reports whether the code at addr, which follows padding, belongs to the code
@@ -197,26 +181,20 @@ func (in *insn) setsConstant() bool {
 func (p *paths) joins(addr uint64) bool {
 	const most = 300
 	var in insn
-	for in.decode(p.c.bytes(addr)) && in.isPadding() {
-		addr += uint64(in.n)
+	for in.Decode(p.c.bytes(addr)) && in.isPadding() {
+		addr += uint64(in.Len)
 	}
-	for n, at := 0, addr; n < most && p.contains(at) && p.c.spend(1) && in.decode(p.c.bytes(at)); n++ {
+	for n, at := 0, addr; n < most && p.contains(at) && p.c.spend(1) && in.Decode(p.c.bytes(at)); n++ {
 		if t, target := in.turn(at); t == branches || t == jumps {
 			if target == addr || p.contains(target) && p.flags[target-p.lo]&reachedBit != 0 {
 				return true
 			}
 		}
-		if at += uint64(in.n); p.c.isStart(at) {
+		if at += uint64(in.Len); p.c.isStart(at) {
 			break
 		}
 	}
 	return false
-}
-
-// isPadding reports whether the instruction does nothing, or is never reached.
-func (in *insn) isPadding() bool {
-	return in.vector == legacy &&
-		(in.space == 0 && (in.op == 0x90 || in.op == 0xcc) || in.space == 1 && in.op == 0x1f)
 }
 
 // goesOn reports whether the next instruction can follow. It follows a call, which returns.
@@ -315,7 +293,7 @@ func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state),
 			arrive(addr, s)
 			return true
 		}
-		if !in.decode(p.c.bytes(addr)) {
+		if !in.Decode(p.c.bytes(addr)) {
 			return true
 		}
 		if !p.c.spend(1) || !at(addr, &in, s) {
@@ -341,7 +319,7 @@ func (p *paths) run(addr uint64, s *state, arrive func(uint64, *state),
 		if !t.goesOn() {
 			return true
 		}
-		addr += uint64(in.n)
+		addr += uint64(in.Len)
 	}
 	return true
 }
@@ -388,17 +366,17 @@ func (p *paths) function(start, hi uint64) *reading {
 	}
 	sane := true
 	note := func(addr uint64, in *insn, s *state) bool {
-		f := found{off: uint32(addr - start), n: uint8(in.n)}
+		f := found{off: uint32(addr - start), n: uint8(in.Len)}
 		t, _ := in.turn(addr)
 		f.call = t == calls || t == callsFar
-		sp := s.regs[rSP]
+		sp := s.regs[x86.SP]
 		if sp.kind == ofSP && (sp.off > 0 && !p.c.readsReturn(start, addr) || t == returns && sp.off != 0) ||
 			sp.kind == ofReg && t == returns {
 			sane = false
 		}
 		f.sp, f.bp = s.rules()
 		r.found = append(r.found, f)
-		r.end = max(r.end, addr+uint64(in.n))
+		r.end = max(r.end, addr+uint64(in.Len))
 		return true
 	}
 	p.eachBlock(note)
@@ -470,7 +448,7 @@ func (p *paths) eachTurn(pc, lo, hi uint64, fn func(addr uint64, t turn, target 
 // CFA = SP + 8: one from SP or from a saved SP, one from BP.
 func (s *state) rules() (sp, bp rule.Rule) {
 	b := uint32(rule.MaxBP)
-	if s.regs[rBP] == (value{kind: ofBP}) {
+	if s.regs[x86.BP] == (value{kind: ofBP}) {
 		b = 0
 	}
 	for _, x := range s.slots[:s.n] {
@@ -481,7 +459,7 @@ func (s *state) rules() (sp, bp rule.Rule) {
 			}
 		}
 	}
-	switch v := s.regs[rSP]; v.kind {
+	switch v := s.regs[x86.SP]; v.kind {
 	case ofSP:
 		if c, ok := rule.InWords(8 - int64(v.off)); ok {
 			sp = rule.GuessSP.With(c, b)
@@ -498,7 +476,7 @@ func (s *state) rules() (sp, bp rule.Rule) {
 			}
 		}
 	}
-	if v := s.regs[rBP]; v.kind == ofSP {
+	if v := s.regs[x86.BP]; v.kind == ofSP {
 		if c, ok := rule.InWords(8 - int64(v.off)); ok {
 			bp = rule.GuessBP.With(c, b)
 		}
@@ -512,7 +490,7 @@ func (s *state) rules() (sp, bp rule.Rule) {
 // ruleFromReg gives the rule from a register that holds an earlier SP; b says where BP is saved.
 func (s *state) ruleFromReg(b uint32) rule.Rule {
 	for reg, v := range s.regs {
-		if v.kind != ofSP || reg == rSP || reg == rBP {
+		if v.kind != ofSP || reg == x86.SP || reg == x86.BP {
 			continue
 		}
 		plus, ok := rule.InWords(8 - int64(v.off))
@@ -526,7 +504,7 @@ func (s *state) ruleFromReg(b uint32) rule.Rule {
 // ruleAtRet gives the rule for the instruction where the reading started, from the
 // state before a ret, where CFA = SP + 8.
 func (s *state) ruleAtRet() rule.Rule {
-	v := s.regs[rSP].add(8)
+	v := s.regs[x86.SP].add(8)
 	var kind rule.Rule
 	var c, b uint32
 	var ok bool
@@ -554,7 +532,7 @@ func (s *state) ruleAtRet() rule.Rule {
 	if !ok || c == 0 {
 		return rule.None
 	}
-	w := s.regs[rBP]
+	w := s.regs[x86.BP]
 	words, fits := rule.InWords(int64(v.off) - int64(w.at))
 	switch {
 	case w == (value{kind: ofBP}):

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"unspool/unwind/rule"
+	"unspool/unwind/x86"
 )
 
 // This file is about methods that HotSpot's compilers have made. Their prologue makes the whole frame, and SP stays
@@ -86,15 +87,15 @@ func (w *Window) staysInFrame(at, pc uint64, room uint32) bool {
 	const halt = 0xf4 // fills what is left of a method
 	var in insn
 	inFrame := true
-	for ; at < pc; at += uint64(in.n) {
-		if !in.decode(w.code.bytes(at)) || in.space == 0 && in.op == halt {
+	for ; at < pc; at += uint64(in.Len) {
+		if !in.Decode(w.code.bytes(at)) || in.Map == 0 && in.Op == halt {
 			return false
 		}
 		switch t, _ := in.turn(at); {
 		case t == returns:
 			inFrame = true
 		case t == calls, t == callsFar:
-		case !in.movesStack() && in.writes()&bit(rSP) == 0:
+		case !in.movesStack() && in.Writes()&x86.Bit(x86.SP) == 0:
 		case inFrame && !in.givesBack(room):
 			return false
 		default:
@@ -102,10 +103,4 @@ func (w *Window) staysInFrame(at, pc uint64, room uint32) bool {
 		}
 	}
 	return at == pc && inFrame
-}
-
-// givesBack reports whether the instruction adds so much to SP.
-func (in *insn) givesBack(room uint32) bool {
-	return in.space == 0 && in.vector == legacy && (in.op == 0x81 || in.op == 0x83) && in.mod == 3 && in.reg&7 == 0 &&
-		in.rm == rSP && in.imm == int64(room)
 }

@@ -1,6 +1,10 @@
 package asm
 
-import "unspool/unwind/rule"
+import (
+	"unspool/unwind/rule"
+
+	"unspool/unwind/x86"
+)
 
 // This file reads code straight ahead, to an instruction that must follow.
 
@@ -10,23 +14,12 @@ import "unspool/unwind/rule"
 func (c *Code) PaddingEnd(addr uint64) (end uint64, ok bool) {
 	const most = 64 // the alignment of functions, at the most
 	var in insn
-	for end = addr; end-addr <= most && in.decode(c.bytes(end)); end += uint64(in.n) {
+	for end = addr; end-addr <= most && in.Decode(c.bytes(end)); end += uint64(in.Len) {
 		if !in.isNop() {
 			return end, end > addr
 		}
 	}
 	return 0, false
-}
-
-// isNop reports whether an instruction is one that is used as padding.
-func (in *insn) isNop() bool {
-	switch {
-	case in.vector != legacy:
-		return false
-	case in.space == 0:
-		return in.op == 0x90 && in.rex == 0 && in.prefix != 0xf3 // not xchg, nor pause
-	}
-	return in.space == 1 && in.op == 0x1f
 }
 
 // A WayOut is what code does from an instruction up to the ret to which it leads without a branch or a call,
@@ -48,14 +41,14 @@ func (c *Code) UntilReturn(addr uint64) (out WayOut, ok bool) {
 	var begin, s state
 	begin.init(false)
 	for i := range begin.regs {
-		if i != rSP {
+		if i != x86.SP {
 			begin.regs[i] = value{kind: aligned, at: int32(i)} // each another
 		}
 	}
 	s = begin
 	restored := false
 	for range most {
-		if !in.decode(c.bytes(addr)) {
+		if !in.Decode(c.bytes(addr)) {
 			return out, false
 		}
 		switch t, _ := in.turn(addr); {
@@ -69,7 +62,7 @@ func (c *Code) UntilReturn(addr uint64) (out WayOut, ok bool) {
 		if s.regs != regs {
 			restored = in.restores()
 		}
-		addr += uint64(in.n)
+		addr += uint64(in.Len)
 	}
 	return out, false
 }
@@ -82,28 +75,17 @@ func (c *Code) StraightFrom(start, addr uint64) (r rule.Rule, ok bool) {
 	var s state
 	s.init(true)
 	for n := 0; start < addr; n++ {
-		if n == most || !in.decode(c.bytes(start)) {
+		if n == most || !in.Decode(c.bytes(start)) {
 			return rule.None, false
 		}
 		if t, _ := in.turn(start); t != onwards {
 			return rule.None, false
 		}
 		s.step(&in, start)
-		start += uint64(in.n)
+		start += uint64(in.Len)
 	}
 	r, _ = s.rules()
 	return r, start == addr && r != rule.None
-}
-
-// restores reports whether an instruction pops a register that calls leave alone.
-func (in *insn) restores() bool {
-	switch {
-	case in.space != 0 || in.vector != legacy:
-		return false
-	case in.op == 0xc9: // leave
-		return true
-	}
-	return in.op >= 0x58 && in.op < 0x60 && callerSaved>>in.low()&1 == 0
 }
 
 // wayOut returns what the way from another state was.
@@ -114,10 +96,10 @@ func (s *state) wayOut(begin *state) WayOut {
 			out.Writes |= 1 << i
 		}
 	}
-	if sp := s.regs[rSP]; sp.kind == ofSP {
+	if sp := s.regs[x86.SP]; sp.kind == ofSP {
 		out.ReturnAt = sp.off
 	}
-	if bp := s.regs[rBP]; bp.kind == wordSP && bp.off == 0 {
+	if bp := s.regs[x86.BP]; bp.kind == wordSP && bp.off == 0 {
 		out.BPAt = bp.at
 	}
 	return out

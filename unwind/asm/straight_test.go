@@ -3,6 +3,7 @@ package asm
 import (
 	"strings"
 	"testing"
+	"unspool/unwind/x86"
 )
 
 func TestPaddingEnd(t *testing.T) {
@@ -33,14 +34,14 @@ func TestUntilReturn(t *testing.T) {
 		ok         bool
 	}{
 		{"ret", "\xc3", WayOut{0, 0, -1}, true},
-		{"lea -16(%r13), %rsp; pop %r13", "\x49\x8d\x65\xf0\x41\x5d\xc3", WayOut{1<<13 | 1<<rSP, -1, -1}, true},
-		{"pop %rbx; pop %rbp", "\x5b\x5d\xc3", WayOut{1<<rBX | 1<<rBP | 1<<rSP, 16, 8}, true},
-		{"add $24, %rsp; pop %rbp", "\x48\x83\xc4\x18\x5d\xc3", WayOut{1<<rBP | 1<<rSP, 32, 24}, true},
-		{"leave", "\xc9\xc3", WayOut{1<<rBP | 1<<rSP, -1, -1}, true},
-		{"rep stos", "\xf3\xaa\xc3", WayOut{1<<rAX | 1<<rCX | 1<<rSI | 1<<rDI, 0, -1}, true},
-		{"pop %rbp; jmp *%rax", "\x5d\xff\xe0", WayOut{1<<rBP | 1<<rSP, 8, 0}, true},
+		{"lea -16(%r13), %rsp; pop %r13", "\x49\x8d\x65\xf0\x41\x5d\xc3", WayOut{1<<13 | 1<<x86.SP, -1, -1}, true},
+		{"pop %rbx; pop %rbp", "\x5b\x5d\xc3", WayOut{1<<x86.BX | 1<<x86.BP | 1<<x86.SP, 16, 8}, true},
+		{"add $24, %rsp; pop %rbp", "\x48\x83\xc4\x18\x5d\xc3", WayOut{1<<x86.BP | 1<<x86.SP, 32, 24}, true},
+		{"leave", "\xc9\xc3", WayOut{1<<x86.BP | 1<<x86.SP, -1, -1}, true},
+		{"rep stos", "\xf3\xaa\xc3", WayOut{1<<x86.AX | 1<<x86.CX | 1<<x86.SI | 1<<x86.DI, 0, -1}, true},
+		{"pop %rbp; jmp *%rax", "\x5d\xff\xe0", WayOut{1<<x86.BP | 1<<x86.SP, 8, 0}, true},
 		{"pop %rbp; addsd %xmm1, %xmm0; jmp *%rax", "\x5d\xf2\x0f\x58\xc1\xff\xe0",
-			WayOut{1<<rBP | 1<<rSP, 8, 0}, true},
+			WayOut{1<<x86.BP | 1<<x86.SP, 8, 0}, true},
 		{"pop %rbp; mov %rcx, %rax; jmp *%rax", "\x5d\x48\x89\xc8\xff\xe0", WayOut{}, false},
 		{"pop %rcx; jmp *%rax", "\x59\xff\xe0", WayOut{}, false},
 		{"a switch", "\x48\x01\xd0\xff\xe0", WayOut{}, false},

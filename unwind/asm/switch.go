@@ -3,6 +3,7 @@ package asm
 import (
 	"encoding/binary"
 	"slices"
+	"unspool/unwind/x86"
 )
 
 // This file follows a switch statement through its jump table. Compilers write
@@ -55,15 +56,15 @@ func (v value) table() (value, bool) {
 // tableWord is the value of a load from a table of words of the given size,
 // indexed by a register.
 func (s *state) tableWord(in *insn, size uint8, kind valueKind) value {
-	if !in.index || in.scale != size || in.segment || in.fixed {
+	if !in.HasIndex || in.Scale != size || in.Segment || in.Fixed {
 		return value{}
 	}
 	var t value
 	switch {
-	case in.base == none:
-		t = imageAddr(uint64(in.disp))
-	case in.base < 16:
-		t = s.regs[in.base].add(in.disp)
+	case in.Base == x86.None:
+		t = imageAddr(uint64(in.Disp))
+	case in.Base < 16:
+		t = s.regs[in.Base].add(in.Disp)
 	}
 	if t, ok := t.table(); ok {
 		return value{kind: kind, at: t.at}
@@ -85,19 +86,19 @@ func addRegs(a, b value) value {
 // compare notes what bounds an index: the constant that the instruction
 // compares it with, or the mask that it applies.
 func (s *state) compare(in *insn) {
-	if in.vector != legacy || in.space != 0 {
+	if in.Encoding != x86.Legacy || in.Map != 0 {
 		return
 	}
-	switch op := in.op; {
-	case op >= 0x80 && op <= 0x83 && in.reg&7 == 7, op == 0x3c, op == 0x3d:
+	switch op := in.Op; {
+	case op >= 0x80 && op <= 0x83 && in.Reg&7 == 7, op == 0x3c, op == 0x3d:
 		s.compared, s.cases = 0, 0
-		if in.imm >= 0 && in.imm < maxCases {
-			s.compared = int32(in.imm) + 1
+		if in.Imm >= 0 && in.Imm < maxCases {
+			s.compared = int32(in.Imm) + 1
 		}
-	case (op == 0x81 || op == 0x83) && in.reg&7 == 4 && in.mod == 3, op == 0x25, op == 0x24:
+	case (op == 0x81 || op == 0x83) && in.Reg&7 == 4 && in.Mod == 3, op == 0x25, op == 0x24:
 		s.compared, s.cases = 0, 0
-		if in.imm > 0 && in.imm < maxCases && in.imm&(in.imm+1) == 0 {
-			s.cases = int32(in.imm) + 1
+		if in.Imm > 0 && in.Imm < maxCases && in.Imm&(in.Imm+1) == 0 {
+			s.cases = int32(in.Imm) + 1
 		}
 	case op >= 0x38 && op < 0x3c, op == 0x84, op == 0x85, op == 0xa8, op == 0xa9: // cmp and test of other things
 		s.compared = 0
@@ -110,8 +111,8 @@ func (s *state) bounds(in *insn) (taken, not int32) {
 	if s.compared == 0 {
 		return s.cases, s.cases
 	}
-	switch op := in.op & 0xf; {
-	case in.space == 0 && in.op >= 0xe0: // loop
+	switch op := in.Op & 0xf; {
+	case in.Map == 0 && in.Op >= 0xe0: // loop
 	case op == 0x7: // ja
 		return 0, s.compared
 	case op == 0x6: // jbe
@@ -128,8 +129,8 @@ func (s *state) bounds(in *insn) (taken, not int32) {
 // is not understood: all of them must lie in the function.
 func (p *paths) switched(s *state, in *insn) []uint64 {
 	var v value
-	if in.mod == 3 {
-		v = s.regs[in.rm]
+	if in.Mod == 3 {
+		v = s.regs[in.RM]
 	} else {
 		v = s.tableWord(in, 8, caseWord)
 	}

@@ -58,8 +58,8 @@ func TestSwitches(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					for pc := row.Start; pc < row.End; pc += uint64(in.n) {
-						if !in.decode(c.bytes(pc)) {
+					for pc := row.Start; pc < row.End; pc += uint64(in.Len) {
+						if !in.Decode(c.bytes(pc)) {
 							t.Fatalf("%#x: not decoded", pc)
 						}
 						if turn, _ := in.turn(pc); turn == jumpsFar {

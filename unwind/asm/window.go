@@ -5,6 +5,7 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
+	"unspool/unwind/x86"
 )
 
 // A Window reads code that is in no file, such as runtimes generate, a piece at a time.
@@ -132,8 +133,8 @@ func (ws *Ways) returns(r rule.Rule, sp int64) {
 
 // leave notes a jump to another window, if SP and BP are known there.
 func (ws *Ways) leave(target uint64, s *state, sp int64) {
-	v := s.regs[rSP]
-	if v.kind != ofSP || s.regs[rBP] != (value{kind: ofBP}) || len(ws.far) == maxFar {
+	v := s.regs[x86.SP]
+	if v.kind != ofSP || s.regs[x86.BP] != (value{kind: ofBP}) || len(ws.far) == maxFar {
 		return
 	}
 	for _, f := range ws.far {
@@ -165,15 +166,15 @@ func (w *Window) TailJumps(pc uint64) bool {
 	for paths := 1; paths > 0; {
 		paths--
 		for at := todo[paths]; ; {
-			if seen++; seen > most || !in.decode(w.code.bytes(at)) || in.movesStack() ||
-				in.writes()&(bit(rSP)|bit(rBP)) != 0 {
+			if seen++; seen > most || !in.Decode(w.code.bytes(at)) || in.movesStack() ||
+				in.Writes()&(x86.Bit(x86.SP)|x86.Bit(x86.BP)) != 0 {
 				return false
 			}
 			t, target := in.turn(at)
 			if t == jumpsFar {
 				break
 			}
-			at += uint64(in.n)
+			at += uint64(in.Len)
 			switch t {
 			case onwards:
 			case jumps:
@@ -196,11 +197,11 @@ func (w *Window) TailJumps(pc uint64) bool {
 // jumps.
 func (w *Window) JumpRegister(pc uint64) (reg uint8, ok bool) {
 	var in insn
-	if !in.decode(w.code.bytes(pc)) {
+	if !in.Decode(w.code.bytes(pc)) {
 		return 0, false
 	}
 	t, _ := in.turn(pc)
-	return in.rm, t == jumpsFar && in.mod == 3
+	return in.RM, t == jumpsFar && in.Mod == 3
 }
 
 // beforeCall gives the rule for pc by way of the next call, as in a trampoline: the
@@ -210,20 +211,20 @@ func (w *Window) beforeCall(pc uint64) (rule.Rule, bool) {
 	var s state
 	var in insn
 	s.init(false)
-	for at, n := pc, 0; n < near && in.decode(w.code.bytes(at)); n++ {
+	for at, n := pc, 0; n < near && in.Decode(w.code.bytes(at)); n++ {
 		switch t, _ := in.turn(at); t {
 		case calls, callsFar:
 			r, _ := w.code.paths.wayOut(at, w.lo, w.hi)
-			sp := s.regs[rSP]
+			sp := s.regs[x86.SP]
 			words, ok := rule.InWords(int64(r.CFA()) + int64(sp.off))
 			if r.Kind() != rule.GuessSP || r.BP() != 0 || sp.kind != ofSP || !ok || words == 0 ||
-				s.regs[rBP] != (value{kind: ofBP}) {
+				s.regs[x86.BP] != (value{kind: ofBP}) {
 				return rule.None, false
 			}
 			return rule.GuessSP.With(words, 0), true
 		case onwards:
 			s.step(&in, at)
-			at += uint64(in.n)
+			at += uint64(in.Len)
 		default:
 			return rule.None, false
 		}

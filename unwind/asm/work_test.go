@@ -7,12 +7,13 @@ import (
 
 	"unspool/dwarfcfi/elf"
 	"unspool/unwind/rule"
+	"unspool/unwind/x86"
 )
 
 // tangled is a function of 12,000 pushes and pops in a loop, to which ways lead back on which ever fewer
 // registers hold SP: it is read once for each.
 func tangled() string {
-	registers := []byte{rAX, rBX, rCX, rDX, rSI, rDI}
+	registers := []byte{x86.AX, x86.BX, x86.CX, x86.DX, x86.SI, x86.DI}
 	var b strings.Builder
 	for _, reg := range registers {
 		b.Write([]byte{0x48, 0x89, 0xe0 | reg}) // mov %rsp, reg

@@ -5,9 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"golang.org/x/arch/x86/x86asm"
-
 	"unspool/dwarfcfi/elf"
+	"unspool/unwind/x86"
 )
 
 // asmFunc is what a Go function that is written in assembly does to the stack and
@@ -233,46 +232,39 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 			break
 		}
 	}
+	var in x86.Insn
 	for off := 0; off < len(code); {
-		inst, err := x86asm.Decode(code[off:], 64)
-		if err != nil || inst.Len <= 0 {
+		if !in.Decode(code[off:]) {
 			// An instruction that the decoder does not know, or data.
 			off++
 			continue
 		}
-		next := off + inst.Len
-		if reg, _ := inst.Args[0].(x86asm.Reg); inst.Op == x86asm.POP && uint32(next) == popEnd &&
-			reg >= x86asm.R8 && reg <= x86asm.R15 {
-			a.popped = uint8(reg-x86asm.R8) + 8
+		off += in.Len
+		next := uint32(off)
+		if reg, ok := in.Pops(); ok && next == popEnd && reg >= 8 {
+			a.popped = reg
 		}
 		if !framed && a.heldTo == 0 {
-			a.hold(&inst, uint32(next))
+			a.hold(&in, next)
 		}
-		switch inst.Op {
-		case x86asm.SYSCALL:
-			if a.called == 0 {
-				a.called = uint32(next)
-			}
-		case x86asm.PUSH, x86asm.POP, x86asm.CMP, x86asm.TEST:
-			off = next
-			continue
+		if in.IsSyscall() && a.called == 0 {
+			a.called = next
 		}
-		switch dst, _ := inst.Args[0].(x86asm.Reg); dst {
-		case x86asm.RSP, x86asm.ESP, x86asm.SP:
+		switch written := in.Writes(); {
+		case written&x86.Bit(x86.SP) != 0:
 			switch {
-			case addsConstant(&inst):
+			case in.AddsToSP():
 			case a.spWritten == 0:
-				a.spWritten = uint32(next)
-				a.aligns = inst.Op == x86asm.AND
+				a.spWritten = next
+				a.aligns = in.IsAnd()
 			case a.spBack == 0:
-				a.spBack = uint32(next)
+				a.spBack = next
 			}
-		case x86asm.RBP, x86asm.EBP:
-			if !isFramePointer(&inst) {
+		case written&x86.Bit(x86.BP) != 0:
+			if !isFramePointer(&in) {
 				a.bpWritten = true
 			}
 		}
-		off = next
 	}
 	if a.heldTo == 0 {
 		a.held = 0
@@ -280,55 +272,26 @@ func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
 	return a
 }
 
-// hold follows the SP of entry into another register, and back. inst ends at next.
-func (a *asmFunc) hold(inst *x86asm.Inst, next uint32) {
-	dst, src := numbered(inst.Args[0]), numbered(inst.Args[1])
+// hold follows the SP of entry into another register, and back. The instruction ends at next.
+func (a *asmFunc) hold(in *x86.Insn, next uint32) {
+	dst, src, moves := in.Moves()
 	switch {
-	case inst.Op == x86asm.PUSH, inst.Op == x86asm.CMP, inst.Op == x86asm.TEST:
 	case a.held == 0:
-		moved := inst.Op == x86asm.MOV && inst.Args[1] == x86asm.RSP && a.spWritten == 0
-		if moved && dst >= 12 { // calls keep these
+		if moves && src == x86.SP && a.spWritten == 0 && dst >= 12 { // calls keep these
 			a.held, a.heldFrom = dst, next
 		}
-	case dst == a.held:
+	case in.Writes()&x86.Bit(a.held) != 0:
 		a.held = 0 // it gets something else
-	case inst.Op == x86asm.MOV && inst.Args[0] == x86asm.RSP && src == a.held:
+	case moves && dst == x86.SP && src == a.held:
 		a.heldTo = next
 	}
 }
 
-// numbered gives the number of one of the registers r8 to r15, whatever part of it is meant; 0 for all else.
-func numbered(arg x86asm.Arg) uint8 {
-	r, _ := arg.(x86asm.Reg)
-	for _, first := range [...]x86asm.Reg{x86asm.R8, x86asm.R8L, x86asm.R8W, x86asm.R8B} {
-		if r >= first && r < first+8 {
-			return uint8(r-first) + 8
-		}
+// isFramePointer reports whether an instruction that writes BP makes it a frame pointer: an address on the stack, or the
+// value that was saved there.
+func isFramePointer(in *x86.Insn) bool {
+	if _, src, ok := in.Moves(); ok {
+		return src == x86.SP
 	}
-	return 0
-}
-
-// addsConstant reports whether an instruction that writes SP adds a constant.
-func addsConstant(inst *x86asm.Inst) bool {
-	switch inst.Op {
-	case x86asm.ADD, x86asm.SUB:
-		_, ok := inst.Args[1].(x86asm.Imm)
-		return ok
-	case x86asm.LEA:
-		m, ok := inst.Args[1].(x86asm.Mem)
-		return ok && m.Base == x86asm.RSP && m.Index == 0
-	}
-	return false
-}
-
-// isFramePointer reports whether an instruction that writes BP makes it a frame
-// pointer: an address on the stack, or the value that was saved there.
-func isFramePointer(inst *x86asm.Inst) bool {
-	switch src := inst.Args[1].(type) {
-	case x86asm.Reg:
-		return inst.Op == x86asm.MOV && src == x86asm.RSP
-	case x86asm.Mem:
-		return (inst.Op == x86asm.LEA || inst.Op == x86asm.MOV) && src.Base == x86asm.RSP
-	}
-	return false
+	return (in.IsLoad() || in.IsLEA()) && in.Base == x86.SP
 }

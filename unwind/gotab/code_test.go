@@ -303,3 +303,20 @@ func (w *codeWalk) check(off int, s spState) bool {
 	}
 	return true
 }
+
+// TestCodeWithVectorsIsReadInStep: cmpbody has vzeroupper, of which golang.org/x/arch takes one byte for an instruction
+// that writes SP.
+func TestCodeWithVectorsIsReadInStep(t *testing.T) {
+	table := openPclntab(t, buildGo(t, goProgram, []string{"CGO_ENABLED=0"}))
+	for i := range uint32(table.count) {
+		f, ok := table.entry(i)
+		if !ok || table.code.name(f.name) != "cmpbody" {
+			continue
+		}
+		if a := table.assembly(i, &f); a == nil || a.spWritten != 0 || a.bpWritten {
+			t.Errorf("cmpbody: %+v", a)
+		}
+		return
+	}
+	t.Error("no cmpbody")
+}

@@ -3,7 +3,7 @@ package gotab
 import (
 	"encoding/binary"
 
-	"golang.org/x/arch/x86/x86asm"
+	"unspool/unwind/x86"
 )
 
 // A Growth says where the caller of runtime.morestack is found. That is a function of a goroutine that needs
@@ -107,23 +107,23 @@ func (t *Table) CallsMorestack(addr uint64) bool {
 //	cmp CurG(%rbx),%rax      is it the goroutine's?
 //	mov Sched(%rdx),%rsp     to the scheduler's stack
 func (g *Growth) readSwitch(code []byte) bool {
+	var in x86.Insn
 	compared := 0
 	for len(code) > 0 {
-		inst, err := x86asm.Decode(code, 64)
-		if err != nil || inst.Len <= 0 {
+		if !in.Decode(code) {
 			return false
 		}
-		code = code[inst.Len:]
-		offset, isField := fieldOf(&inst, x86asm.RAX)
+		code = code[in.Len:]
+		offset, isField := fieldOf(&in, x86.AX)
 		switch {
-		case inst.Op == x86asm.MOV && inst.Args[0] == x86asm.RBX && isField && g.M == 0:
+		case in.IsLoad() && in.Reg == x86.BX && isField && g.M == 0:
 			g.M = offset
 			continue
-		case inst.Op == x86asm.MOV && inst.Args[0] == x86asm.RSP:
-			g.Sched, isField = fieldOf(&inst, x86asm.RDX)
+		case movesToSP(&in):
+			g.Sched, isField = fieldOf(&in, x86.DX)
 			return isField && g.M != 0 && compared == 2 && g.CurG != 0 && g.Sched != 0
 		}
-		if offset, isField = fieldOf(&inst, x86asm.RBX); isField && inst.Op == x86asm.CMP {
+		if offset, isField = fieldOf(&in, x86.BX); isField && in.IsCompare() {
 			compared++
 			g.CurG = offset
 		}
@@ -131,29 +131,29 @@ func (g *Growth) readSwitch(code []byte) bool {
 	return false
 }
 
+// movesToSP reports whether an instruction copies a word to SP.
+func movesToSP(in *x86.Insn) bool {
+	dst, _, moves := in.Moves()
+	return moves && dst == x86.SP || in.IsLoad() && in.Reg == x86.SP
+}
+
 // fieldOf is the offset in a structure of what an instruction reads, if a register has its address.
-func fieldOf(inst *x86asm.Inst, base x86asm.Reg) (offset uint16, ok bool) {
+func fieldOf(in *x86.Insn, base uint8) (offset uint16, ok bool) {
 	const largest = 4096
-	for _, arg := range inst.Args {
-		m, isMem := arg.(x86asm.Mem)
-		if isMem && m.Base == base && m.Index == 0 && m.Segment == 0 && m.Disp >= 0 && m.Disp < largest {
-			return uint16(m.Disp), m.Disp%8 == 0
-		}
+	if in.Base != base || in.HasIndex || in.Segment || in.Disp < 0 || in.Disp >= largest {
+		return 0, false
 	}
-	return 0, false
+	return uint16(in.Disp), in.Disp%8 == 0
 }
 
 // callOnOtherStack is the offset behind the first call in code after it has switched stacks.
 func callOnOtherStack(code []byte) (offset uint64, ok bool) {
+	var in x86.Insn
 	switched := false
-	for off := 0; off < len(code); {
-		inst, err := x86asm.Decode(code[off:], 64)
-		if err != nil || inst.Len <= 0 {
-			break
-		}
-		off += inst.Len
-		switched = switched || inst.Op == x86asm.MOV && inst.Args[0] == x86asm.RSP
-		if switched && inst.Op == x86asm.CALL {
+	for off := 0; off < len(code) && in.Decode(code[off:]); {
+		off += in.Len
+		switched = switched || movesToSP(&in)
+		if switched && in.IsCall() {
 			return uint64(off), true
 		}
 	}

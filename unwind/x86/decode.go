@@ -1,65 +1,68 @@
-package asm
+// Package x86 decodes instructions of x86-64 and i386, as far as rules for code need them: their lengths, their operands,
+// and the general registers that they may write.
+//
+// golang.org/x/arch/x86/x86asm cannot be used instead: it gives wrong lengths for vzeroupper, adcx and endbr64 and does
+// not know XOP, which hand-written assembly often uses. Tests compare the two, and objdump.
+package x86
 
 import "encoding/binary"
 
-// An insn is one decoded x86-64 instruction, as far as is needed for its
-// length, its operands and the general registers that it may write (Intel SDM,
-// volume 2, chapter 2 and appendix A). golang.org/x/arch/x86/x86asm cannot be
-// used instead: it gives wrong lengths for vzeroupper, adcx and endbr64 and does
-// not know XOP, which hand-written assembly often uses.
-type insn struct {
-	n       int      // length in bytes
-	space   uint8    // opcode map: 0 one byte, 1 0F, 2 0F38, 3 0F3A; others as VEX, EVEX and XOP number them
-	vector  encoding // legacy, or a prefix that carries the map
-	op      byte
-	prefix  byte // mandatory prefix: 0, 0x66, 0xf2, 0xf3
-	rex     byte // 0 without a REX prefix; only its presence and W are used from here
-	segment bool // fs or gs
-	narrow  bool // 0x66: 16-bit operands
-	modrm   bool
+// An Insn is one decoded instruction (Intel SDM, volume 2, chapter 2 and appendix A). Its fields are what the encoding
+// has: which of them are operands depends on Map, Encoding and Op.
+type Insn struct {
+	Len      int      // length in bytes
+	Map      uint8    // opcode map: 0 one byte, 1 0F, 2 0F38, 3 0F3A; others as VEX, EVEX and XOP number them
+	Encoding Encoding // Legacy, or a prefix that carries the map
+	Op       byte
+	Prefix   byte // mandatory prefix: 0, 0x66, 0xf2, 0xf3
+	REX      byte // 0 without a REX prefix; only its presence and W are used from here
+	Segment  bool // fs or gs
+	Narrow   bool // 0x66: 16-bit operands
+	HasModRM bool
 
-	mod     uint8
-	reg, rm uint8 // with the bits of REX, VEX, EVEX or XOP
-	vvvv    uint8
-	base    uint8 // register of a memory operand, or none, or ripBase
-	index   bool
-	scale   uint8 // of the index: 1, 2, 4 or 8
-	disp    int64
-	imm     int64
-	fixed   bool // 0x67: 32-bit addresses
-	i386    bool // an instruction of 32-bit code
+	Mod      uint8
+	Reg, RM  uint8 // with the bits of REX, VEX, EVEX or XOP
+	VVVV     uint8
+	Base     uint8 // register of a memory operand, or None, or RIP
+	HasIndex bool
+	Scale    uint8 // of the index: 1, 2, 4 or 8
+	Disp     int64
+	Imm      int64
+	Fixed    bool // 0x67: 32-bit addresses
+	Is386    bool // an instruction of 32-bit code
 }
 
-// An encoding is the kind of prefix that an instruction begins with.
-type encoding uint8
+// An Encoding is the kind of prefix that an instruction begins with.
+type Encoding uint8
 
 const (
-	legacy encoding = iota
-	vex
-	evex
-	xop
+	Legacy Encoding = iota
+	VEX
+	EVEX
+	XOP
+)
+
+// Bases of memory operands that are no general register.
+const (
+	None = 0xff // an absolute address, or no memory operand
+	RIP  = 0xfe // the address of the next instruction
 )
 
 const (
-	none    = 0xff
-	ripBase = 0xfe
+	Longest = 15 // bytes of an instruction at most
+	RexW    = 8
 )
 
+// Numbers of general registers as instructions encode them, which is not DWARF's order.
 const (
-	longest = 15 // bytes of an instruction at most
-	rexW    = 8
-)
-
-// GPR numbers as instructions encode them, which is not DWARF's order.
-const (
-	rAX = 0
-	rCX = 1
-	rDX = 2
-	rBX = 3
-	rSP = 4
-	rBP = 5
-	rSI = 6
-	rDI = 7
+	AX = 0
+	CX = 1
+	DX = 2
+	BX = 3
+	SP = 4
+	BP = 5
+	SI = 6
+	DI = 7
 )
 
 // immediate sizes of the one-byte map; z is 4, or 2 with 16-bit operands.
@@ -160,53 +163,53 @@ func init() {
 	}
 }
 
-// decode decodes the instruction at the start of b into in. It reports false if
+// Decode decodes the instruction at the start of b into in. It reports false if
 // there is none, or it is not known, or is cut short.
-func (in *insn) decode(b []byte) bool {
-	*in = insn{base: none}
+func (in *Insn) Decode(b []byte) bool {
+	*in = Insn{Base: None}
 	return in.prefixes(b)
 }
 
-// decode386 does the same for 32-bit code, where no register has a number above 7, and no address is
+// Decode386 does the same for 32-bit code, where no register has a number above 7, and no address is
 // relative to the PC.
-func (in *insn) decode386(b []byte) bool {
-	*in = insn{base: none, i386: true}
-	return in.prefixes(b) && !in.fixed
+func (in *Insn) Decode386(b []byte) bool {
+	*in = Insn{Base: None, Is386: true}
+	return in.prefixes(b) && !in.Fixed
 }
 
 // prefixes decodes an instruction from its prefixes onwards.
-func (in *insn) prefixes(b []byte) bool {
-	if len(b) > longest {
-		b = b[:longest]
+func (in *Insn) prefixes(b []byte) bool {
+	if len(b) > Longest {
+		b = b[:Longest]
 	}
 	i := 0
 prefixes:
 	for ; i < len(b); i++ {
 		switch b[i] {
 		case 0x66:
-			in.narrow = true
-			if in.prefix == 0 {
-				in.prefix = 0x66
+			in.Narrow = true
+			if in.Prefix == 0 {
+				in.Prefix = 0x66
 			}
 		case 0xf2, 0xf3:
-			in.prefix = b[i]
+			in.Prefix = b[i]
 		case 0x64, 0x65:
-			in.segment = true
+			in.Segment = true
 		case 0x67:
-			in.fixed = true
+			in.Fixed = true
 		case 0xf0, 0x2e, 0x36, 0x3e, 0x26:
 		default:
 			break prefixes
 		}
 	}
-	if i < len(b) && b[i]&0xf0 == 0x40 && !in.i386 {
-		in.rex = b[i]
+	if i < len(b) && b[i]&0xf0 == 0x40 && !in.Is386 {
+		in.REX = b[i]
 		i++
 	}
 	if i+3 >= len(b) { // make room for the longest run of opcode bytes
-		var padded [longest + 4]byte
+		var padded [Longest + 4]byte
 		n := copy(padded[:], b)
-		return in.opcode(padded[:], i) && in.n <= n
+		return in.opcode(padded[:], i) && in.Len <= n
 	}
 	return in.opcode(b, i)
 }
@@ -214,8 +217,8 @@ prefixes:
 // opcode decodes an instruction from its opcode at b[i] onwards; the caller made sure of b[i+3].
 //
 //nolint:funlen // a table: one case for each group of opcodes
-func (in *insn) opcode(b []byte, i int) bool {
-	var r, x, m uint8 = in.rex & 4 << 1, in.rex & 2 << 2, in.rex & 1 << 3
+func (in *Insn) opcode(b []byte, i int) bool {
+	var r, x, m uint8 = in.REX & 4 << 1, in.REX & 2 << 2, in.REX & 1 << 3
 	op := b[i]
 	i++
 	imm := uint8(noImm)
@@ -223,11 +226,11 @@ func (in *insn) opcode(b []byte, i int) bool {
 	case op == 0x0f:
 		op = b[i]
 		i++
-		in.space = 1
+		in.Map = 1
 		switch op {
 		case 0x38, 0x3a:
-			in.space = 2 + op>>1&1
-			in.modrm = true
+			in.Map = 2 + op>>1&1
+			in.HasModRM = true
 			if op == 0x3a {
 				imm = imm8
 			}
@@ -237,56 +240,56 @@ func (in *insn) opcode(b []byte, i int) bool {
 			if twoByteBad[op] {
 				return false
 			}
-			in.modrm = twoByteModRM[op]
+			in.HasModRM = twoByteModRM[op]
 			if twoByteImm[op] {
 				imm = imm8
 			} else if op&0xf0 == 0x80 {
 				imm = immRel
 			}
 		}
-	case (op == 0xc5 || op == 0xc4 || op == 0x62) && (!in.i386 || b[i]>>6 == 3) || op == 0x8f && b[i]&0x1f >= 8:
-		if in.rex != 0 {
+	case (op == 0xc5 || op == 0xc4 || op == 0x62) && (!in.Is386 || b[i]>>6 == 3) || op == 0x8f && b[i]&0x1f >= 8:
+		if in.REX != 0 {
 			return false
 		}
 		p := b[i]
 		i++
 		r = ^p >> 4 & 8
-		in.space = 1
+		in.Map = 1
 		var second byte
 		switch op {
 		case 0xc5:
-			in.vector = vex
+			in.Encoding = VEX
 			second = p
 		case 0xc4, 0x8f:
-			in.vector = vex
+			in.Encoding = VEX
 			if op == 0x8f {
-				in.vector = xop
+				in.Encoding = XOP
 			}
-			in.space = p & 0x1f
+			in.Map = p & 0x1f
 			x, m = ^p>>3&8, ^p>>2&8
 			second = b[i]
 			i++
-			in.rex = second >> 4 & rexW
+			in.REX = second >> 4 & RexW
 		default:
-			in.vector = evex
-			in.space = p & 7
+			in.Encoding = EVEX
+			in.Map = p & 7
 			x, m = ^p>>3&8, ^p>>2&8
 			second = b[i]
-			in.rex = second >> 4 & rexW
+			in.REX = second >> 4 & RexW
 			i += 2 // and the mask and rounding
 		}
-		in.vvvv = ^second >> 3 & 15
-		in.prefix = [4]byte{0, 0x66, 0xf3, 0xf2}[second&3]
-		in.narrow = false
+		in.VVVV = ^second >> 3 & 15
+		in.Prefix = [4]byte{0, 0x66, 0xf3, 0xf2}[second&3]
+		in.Narrow = false
 		if i >= len(b) {
 			return false
 		}
 		op = b[i]
 		i++
-		in.modrm = !(in.vector == vex && in.space == 1 && op == 0x77)
+		in.HasModRM = !(in.Encoding == VEX && in.Map == 1 && op == 0x77)
 		switch {
-		case in.vector == xop:
-			switch in.space {
+		case in.Encoding == XOP:
+			switch in.Map {
 			case 8:
 				imm = imm8
 			case 9:
@@ -295,32 +298,32 @@ func (in *insn) opcode(b []byte, i int) bool {
 			default:
 				return false
 			}
-		case in.space == 1:
+		case in.Map == 1:
 			if twoByteImm[op] && op != 0x0f && op != 0xa4 && op != 0xac && op != 0xba {
 				imm = imm8
 			}
-		case in.space == 3:
+		case in.Map == 3:
 			imm = imm8
-		case in.space == 2 || in.vector == evex && (in.space == 5 || in.space == 6):
+		case in.Map == 2 || in.Encoding == EVEX && (in.Map == 5 || in.Map == 6):
 		default:
 			return false
 		}
 	default:
-		in.modrm = oneByteModRM[op]
+		in.HasModRM = oneByteModRM[op]
 		imm = oneByteImm[op]
-		if in.i386 {
-			in.modrm, imm = oneByte386(op, in.modrm, imm)
+		if in.Is386 {
+			in.HasModRM, imm = oneByte386(op, in.HasModRM, imm)
 		}
 	}
-	in.op = op
-	if in.modrm {
+	in.Op = op
+	if in.HasModRM {
 		if i >= len(b) {
 			return false
 		}
 		c := b[i]
 		i++
-		in.mod, in.reg, in.rm = c>>6, c>>3&7|r, c&7|m
-		if in.mod != 3 {
+		in.Mod, in.Reg, in.RM = c>>6, c>>3&7|r, c&7|m
+		if in.Mod != 3 {
 			if i = in.memory(b, i, x, m); i < 0 {
 				return false
 			}
@@ -329,8 +332,8 @@ func (in *insn) opcode(b []byte, i int) bool {
 	if i = in.immediate(b, i, imm); i < 0 {
 		return false
 	}
-	in.n = i
-	return i <= longest
+	in.Len = i
+	return i <= Longest
 }
 
 // oneByte386 returns what follows the one-byte opcodes that only 32-bit code has.
@@ -349,39 +352,39 @@ func oneByte386(op byte, modrm bool, imm uint8) (bool, uint8) {
 
 // memory decodes SIB byte and displacement at b[i] and returns the index behind
 // them, -1 if they are cut short.
-func (in *insn) memory(b []byte, i int, x, m uint8) int {
-	in.base = in.rm
-	size := [3]int{0, 1, 4}[in.mod]
+func (in *Insn) memory(b []byte, i int, x, m uint8) int {
+	in.Base = in.RM
+	size := [3]int{0, 1, 4}[in.Mod]
 	switch {
-	case in.rm&7 == 4:
+	case in.RM&7 == 4:
 		if i >= len(b) {
 			return -1
 		}
 		sib := b[i]
 		i++
-		in.index = sib>>3&7|x != 4
-		in.scale = 1 << (sib >> 6)
-		in.base = sib&7 | m
-		if sib&7 == 5 && in.mod == 0 {
-			in.base, size = none, 4
+		in.HasIndex = sib>>3&7|x != 4
+		in.Scale = 1 << (sib >> 6)
+		in.Base = sib&7 | m
+		if sib&7 == 5 && in.Mod == 0 {
+			in.Base, size = None, 4
 		}
-	case in.rm&7 == 5 && in.mod == 0:
-		in.base, size = ripBase, 4
-		if in.i386 {
-			in.base = none
+	case in.RM&7 == 5 && in.Mod == 0:
+		in.Base, size = RIP, 4
+		if in.Is386 {
+			in.Base = None
 		}
 	}
 	var ok bool
-	if in.disp, ok = signed(b, i, size); !ok {
+	if in.Disp, ok = signed(b, i, size); !ok {
 		return -1
 	}
 	return i + size
 }
 
-func (in *insn) immediate(b []byte, i int, kind uint8) int {
+func (in *Insn) immediate(b []byte, i int, kind uint8) int {
 	size := 0
 	z := 4
-	if in.narrow && in.rex&rexW == 0 {
+	if in.Narrow && in.REX&RexW == 0 {
 		z = 2
 	}
 	switch kind {
@@ -396,16 +399,16 @@ func (in *insn) immediate(b []byte, i int, kind uint8) int {
 	case immRel:
 		size = 4
 	case immV:
-		if size = z; in.rex&rexW != 0 {
+		if size = z; in.REX&RexW != 0 {
 			size = 8
 		}
 	case immMoff:
-		if size = 8; in.fixed || in.i386 {
+		if size = 8; in.Fixed || in.Is386 {
 			size = 4
 		}
 	case immF6:
-		if in.reg&7 < 2 {
-			if size = z; in.op == 0xf6 {
+		if in.Reg&7 < 2 {
+			if size = z; in.Op == 0xf6 {
 				size = 1
 			}
 		}
@@ -413,7 +416,7 @@ func (in *insn) immediate(b []byte, i int, kind uint8) int {
 		return -1
 	}
 	var ok bool
-	if in.imm, ok = signed(b, i, size); !ok {
+	if in.Imm, ok = signed(b, i, size); !ok {
 		return -1
 	}
 	return i + size

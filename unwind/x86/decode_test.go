@@ -1,4 +1,4 @@
-package asm
+package x86
 
 import (
 	"bufio"
@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"golang.org/x/arch/x86/x86asm"
 
 	"unspool/testdata/programs"
 )
@@ -34,9 +32,9 @@ func TestInstructionsAreAsLongAsObjdumpSays(t *testing.T) {
 			continue
 		}
 		defer f.Close()
-		decode := (*insn).decode
+		decode := (*Insn).Decode
 		if f.Machine == elf.EM_386 {
-			decode = (*insn).decode386
+			decode = (*Insn).Decode386
 		}
 		section := f.Section(".text")
 		text, err := section.Data()
@@ -44,13 +42,13 @@ func TestInstructionsAreAsLongAsObjdumpSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, wrong := 0, 0
-		var in insn
+		var in Insn
 		for said := sizesOf(t, objdump, path); len(said) >= 5; said = said[5:] {
 			at, size := binary.LittleEndian.Uint32(said), int(said[4])
 			n++
-			if b := text[at:]; !decode(&in, b) || in.n != size {
+			if b := text[at:]; !decode(&in, b) || in.Len != size {
 				if wrong++; wrong <= 20 {
-					t.Logf("%#x: % x: %d bytes, objdump says %d", section.Addr+uint64(at), b[:size], in.n, size)
+					t.Logf("%#x: % x: %d bytes, objdump says %d", section.Addr+uint64(at), b[:size], in.Len, size)
 				}
 			}
 		}
@@ -122,87 +120,6 @@ func isMnemonic(s string) bool {
 			continue
 		}
 		return !strings.HasPrefix(f, "rex") && !strings.HasPrefix(f, "(bad)") && !strings.HasPrefix(f, ".byte")
-	}
-	return false
-}
-
-// writtenRegs gives the general registers that x86asm's first operand names.
-func writtenRegs(inst x86asm.Inst) uint16 {
-	r, ok := inst.Args[0].(x86asm.Reg)
-	if !ok {
-		return 0
-	}
-	switch {
-	case r >= x86asm.RAX && r <= x86asm.R15:
-		return 1 << (r - x86asm.RAX)
-	case r >= x86asm.EAX && r <= x86asm.R15L:
-		return 1 << (r - x86asm.EAX)
-	}
-	return 0
-}
-
-// TestWritesOfRegistersAreKnown compares with golang.org/x/arch which registers the
-// instructions of libc write. It knows fewer instructions, but those are right.
-func TestWritesOfRegistersAreKnown(t *testing.T) {
-	f, err := elf.Open(programs.System(t)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	text, err := f.Section(".text").Data()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Those that only read their first operand.
-	reads := map[x86asm.Op]bool{
-		x86asm.CMP: true, x86asm.TEST: true, x86asm.PUSH: true, x86asm.CALL: true, x86asm.JMP: true,
-		x86asm.BT: true, x86asm.NOP: true, x86asm.MUL: true, x86asm.DIV: true, x86asm.IDIV: true,
-		x86asm.PTEST: true, x86asm.WRFSBASE: true, x86asm.WRGSBASE: true, x86asm.UD1: true, x86asm.UD0: true,
-	}
-	var in insn
-	n := 0
-	for pos := 0; pos < len(text); pos += max(in.n, 1) {
-		if !in.decode(text[pos:]) {
-			in.n = 0
-			continue
-		}
-		inst, err := x86asm.Decode(text[pos:], 64)
-		if err != nil || inst.Len != in.n || reads[inst.Op] || in.vector != legacy {
-			continue
-		}
-		want := writtenRegs(inst)
-		if inst.Op == x86asm.IMUL && inst.Args[1] == nil {
-			want = 0
-		}
-		var s state
-		s.init(false)
-		for i := range s.regs {
-			s.regs[i] = value{kind: ofSP, off: int32(i) << 20}
-		}
-		before := s
-		s.step(&in, 0)
-		for r := range s.regs {
-			if want>>r&1 != 0 && s.regs[r] == before.regs[r] && !keepsItself(inst) {
-				t.Errorf("% x: %v: register %d keeps its value", text[pos:pos+in.n], inst, r)
-			}
-		}
-		if want != 0 {
-			n++
-		}
-	}
-	t.Logf("%d instructions with a register as destination", n)
-}
-
-// keepsItself reports whether an instruction writes back the value that was there.
-func keepsItself(inst x86asm.Inst) bool {
-	switch inst.Op {
-	case x86asm.MOV, x86asm.XCHG:
-		return inst.Args[0] == inst.Args[1]
-	case x86asm.LEA: // also of another register, which may have the same value
-		return true
-	case x86asm.ADD, x86asm.SUB:
-		imm, ok := inst.Args[1].(x86asm.Imm)
-		return ok && imm == 0
 	}
 	return false
 }
