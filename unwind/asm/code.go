@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"unspool/dwarfcfi/elf"
+
 	"unspool/unwind/rule"
 	"unspool/unwind/x86"
 )
@@ -413,45 +414,6 @@ func (c *Code) decode(in *insn, addr uint64) bool {
 	return in.Decode(c.bytes(addr))
 }
 
-// cloneChild is how musl's clone begins a thread: it clears the frame pointer,
-// takes the argument from the new stack and calls the thread's function, above
-// which there is no caller: xor %ebp, %ebp; pop %rdi; call *%r9.
-var cloneChild = []byte{0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1}
-
-// isThreadRoot reports whether addr follows the call by which a thread calls its first
-// function, right after the system call that made the thread.
-func (c *Code) isThreadRoot(addr uint64) bool {
-	const near = 8 // bytes of the test and the branch behind the system call
-	n := uint64(len(cloneChild))
-	if addr < n+near || !bytes.HasPrefix(c.bytes(addr-n), cloneChild) {
-		return false
-	}
-	syscallIn := func(b []byte) bool { return bytes.Contains(b[:min(near, len(b))], []byte{0x0f, 0x05}) }
-	return syscallIn(c.bytes(addr-n-near)) && syscallIn(c.bytes(addr)) // the latter is exit
-}
-
-// clones are the system calls that make a thread, as in glibc, whose code behind
-// them has no CFI: mov $n, %eax; syscall. The numbers are from
-// arch/x86/entry/syscalls/syscall_64.tbl.
-var clones = [][]byte{
-	{0xb8, 0xb3, 0x01, 0, 0, 0x0f, 0x05}, // clone3
-	{0xb8, 0x38, 0, 0, 0, 0x0f, 0x05},    // clone
-}
-
-// FollowsClone reports whether addr is where a thread begins: between the system
-// call that made it and the branch that only the new thread takes.
-func (c *Code) FollowsClone(addr uint64) bool {
-	const near = 8 // bytes of test and branches
-	for _, want := range clones {
-		for n := uint64(len(want)); n < uint64(len(want))+near && n <= addr; n++ {
-			if bytes.HasPrefix(c.bytes(addr-n), want) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // plt gives the start of the procedure linkage table that holds addr.
 func (c *Code) plt(addr uint64) (table uint64, ok bool) {
 	for _, r := range c.layout.PLT {
@@ -460,42 +422,6 @@ func (c *Code) plt(addr uint64) (table uint64, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-// pltRule is the rule in the procedure linkage table at table. The starts of its entries are
-// known without reading: they are 16 bytes apart. Of the instructions that change SP, they only
-// have pushes. The first entry of .plt runs after another entry has pushed a word.
-func (c *Code) pltRule(table, addr uint64) (rule.Rule, bool) {
-	const entry = 16
-	first := table + (addr-table)&^(entry-1)
-	words := uint32(1)
-	if bytes.HasPrefix(c.bytes(first), []byte{0xff, 0x35}) { // push of the link map
-		words++
-	}
-	var in insn
-	for at := first; at <= addr; at += uint64(in.Len) {
-		if at == addr {
-			return rule.GuessSP.With(words, 0), true
-		}
-		if at-first >= entry || !in.Decode(c.bytes(at)) {
-			break
-		}
-		switch {
-		case in.Map != 0 || in.Encoding != x86.Legacy:
-		case in.Op == 0x68, in.Op == 0xff && in.Reg&7 == 6:
-			words++
-		case in.Op >= 0x50 && in.Op < 0x60, in.Op == 0xe8, in.Op == 0x8d, in.Op == 0x83, in.Op == 0x81:
-			return rule.None, false
-		}
-	}
-	return rule.None, false
-}
-
-// The signal restorer of C libraries without CFI: rt_sigreturn is system call
-// 15 (arch/x86/entry/syscalls/syscall_64.tbl).
-var restorers = [][]byte{
-	{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}, // mov $15, %rax; syscall
-	{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05},             // mov $15, %eax; syscall
 }
 
 // IsRestorer reports whether the instruction at addr is in a signal restorer, or follows it: the PC of a
@@ -674,27 +600,6 @@ func (c *Code) PointerCalled(addr uint64) (pointer uint64, ok bool) {
 		}
 	}
 	return 0, false
-}
-
-// loadedBefore gives the address from which the instruction at from, with the opcode load, loads a
-// register that no instruction between it and end changes.
-func (c *Code) loadedBefore(from, end uint64, load byte, reg uint8) (addr uint64, ok bool) {
-	var in insn
-	if !in.Decode(c.bytes(from)) || in.Map != 0 || in.Op != load || in.Base != x86.RIP || in.Reg != reg {
-		return 0, false
-	}
-	at := from + uint64(in.Len)
-	addr = at + uint64(in.Disp)
-	for at < end {
-		if !in.Decode(c.bytes(at)) || in.Writes()&x86.Bit(reg) != 0 {
-			return 0, false
-		}
-		if t, _ := in.turn(at); t != onwards {
-			return 0, false
-		}
-		at += uint64(in.Len)
-	}
-	return addr, at == end
 }
 
 // Dispatch finds the first jump from lo up to hi through a pointer in memory to which a register points.

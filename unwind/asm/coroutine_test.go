@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+
 	"unspool/testdata/programs"
 )
 

@@ -66,23 +66,6 @@ func (c *Code) PaddedEnd(start, span uint64) (end uint64, ok bool) {
 	return 0, false
 }
 
-// isPadded reports whether there is only int3 from addr up to the next multiple of 16.
-func (c *Code) isPadded(addr uint64) bool {
-	n := int(-addr % alignment)
-	b := c.bytes(addr)
-	if n == 0 || len(b) < n+2 {
-		return false
-	}
-	for _, x := range b[:n] {
-		if x != int3 {
-			return false
-		}
-	}
-	return b[n] != 0x0f || b[n+1] != 0x0b // int3; ud2 is code by which a program stops itself
-}
-
-const int3 = 0xcc
-
 // A Call says what the instruction before an address calls.
 type Call struct {
 	Target   uint64 // of a direct call

@@ -11,16 +11,6 @@ import (
 // has not set BP yet or has restored it already. There BP is still the caller's, and a walk that
 // followed it would leave out the caller.
 
-var (
-	pushBP = []byte{0x55}
-	popBP  = []byte{0x5d}
-	// copyOfReturn is push -8(%r10): in a function that has aligned its stack, gcc pushes a copy of
-	// the return address before it saves BP.
-	copyOfReturn = []byte{0x41, 0xff, 0x72, 0xf8}
-	// setBP is mov %rsp, %rbp, in both encodings.
-	setBP = [...][]byte{{0x48, 0x89, 0xe5}, {0x48, 0x8b, 0xec}}
-)
-
 // besideFrame gives the rule for an instruction from which all code leads to an instruction at which
 // SP points to the return address: a ret, as in [paths.wayOut], or one that sets up a frame.
 func (c *Code) besideFrame(addr uint64, h Hole) (rule.Rule, bool) {

@@ -1,7 +1,6 @@
 package asm
 
 import (
-	"bytes"
 	"cmp"
 	std "debug/elf"
 	"encoding/binary"
@@ -10,6 +9,7 @@ import (
 	"sort"
 
 	"unspool/dwarfcfi/elf"
+
 	"unspool/unwind/x86"
 )
 
@@ -252,40 +252,6 @@ func (c *Code) sweep(m *codeMap, add func(uint64)) {
 			b = b[min(n, uint64(len(b))):]
 		}
 	}
-}
-
-// followsEnd reports whether the code before addr ends a function: a return, a
-// jump, or padding.
-func (c *Code) followsEnd(addr uint64) bool {
-	const most = 8 // bytes of the longest padding
-	if addr < most || !c.executable(addr) {
-		return false
-	}
-	b := c.bytes(addr - most)
-	if len(b) < most {
-		return false
-	}
-	switch b = b[:most]; {
-	case b[7] == 0xc3, b[7] == 0x90, b[7] == 0xcc, b[6] == 0xeb, b[3] == 0xe9:
-		return true
-	case b[7] == 0:
-		for _, nop := range paddings {
-			if bytes.HasSuffix(b, nop) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// paddings are the nops that assemblers use to align, as far as they end in zero. Longer ones
-// are the last of these with prefixes.
-var paddings = [][]byte{
-	{0x0f, 0x1f, 0},
-	{0x0f, 0x1f, 0x40, 0},
-	{0x0f, 0x1f, 0x44, 0, 0},
-	{0x0f, 0x1f, 0x80, 0, 0, 0, 0},
-	{0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0},
 }
 
 // isFunction reports whether addr, to which a word of the data points, is the start of a

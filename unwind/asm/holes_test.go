@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+
 	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )

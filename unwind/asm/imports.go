@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"unspool/dwarfcfi/elf"
+
 	"unspool/unwind/x86"
 )
 

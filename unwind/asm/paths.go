@@ -3,6 +3,7 @@ package asm
 import (
 	"cmp"
 	"slices"
+
 	"unspool/unwind/rule"
 	"unspool/unwind/x86"
 )
@@ -387,14 +388,6 @@ func (p *paths) function(start, hi uint64) *reading {
 	}
 	slices.SortFunc(r.found, func(a, b found) int { return cmp.Compare(a.off, b.off) })
 	return r
-}
-
-// readsReturn reports whether the function at start begins with a pop of its return address and
-// pushes it again at addr, as Free Pascal's main does to save it.
-func (c *Code) readsReturn(start, addr uint64) bool {
-	const pop, push, registers = 0x58, 0x50, 8
-	b := c.bytes(start)
-	return addr == start+1 && len(b) > 1 && b[0]-pop < registers && b[1]-push == b[0]-pop
 }
 
 // wayOut reads from pc to the rets that can be reached, all of which must give the same rule.

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 
 	"unspool/testdata/programs"
+
 	"unspool/unwind/x86"
 )
 

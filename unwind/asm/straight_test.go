@@ -3,6 +3,7 @@ package asm
 import (
 	"strings"
 	"testing"
+
 	"unspool/unwind/x86"
 )
 

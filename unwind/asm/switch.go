@@ -3,6 +3,7 @@ package asm
 import (
 	"encoding/binary"
 	"slices"
+
 	"unspool/unwind/x86"
 )
 
@@ -81,48 +82,6 @@ func addRegs(a, b value) value {
 		return value{kind: caseAddress, at: t.at}
 	}
 	return value{}
-}
-
-// compare notes what bounds an index: the constant that the instruction
-// compares it with, or the mask that it applies.
-func (s *state) compare(in *insn) {
-	if in.Encoding != x86.Legacy || in.Map != 0 {
-		return
-	}
-	switch op := in.Op; {
-	case op >= 0x80 && op <= 0x83 && in.Reg&7 == 7, op == 0x3c, op == 0x3d:
-		s.compared, s.cases = 0, 0
-		if in.Imm >= 0 && in.Imm < maxCases {
-			s.compared = int32(in.Imm) + 1
-		}
-	case (op == 0x81 || op == 0x83) && in.Reg&7 == 4 && in.Mod == 3, op == 0x25, op == 0x24:
-		s.compared, s.cases = 0, 0
-		if in.Imm > 0 && in.Imm < maxCases && in.Imm&(in.Imm+1) == 0 {
-			s.cases = int32(in.Imm) + 1
-		}
-	case op >= 0x38 && op < 0x3c, op == 0x84, op == 0x85, op == 0xa8, op == 0xa9: // cmp and test of other things
-		s.compared = 0
-	}
-}
-
-// bounds gives how many cases there are if a branch is taken and if it is not,
-// from the comparison before it.
-func (s *state) bounds(in *insn) (taken, not int32) {
-	if s.compared == 0 {
-		return s.cases, s.cases
-	}
-	switch op := in.Op & 0xf; {
-	case in.Map == 0 && in.Op >= 0xe0: // loop
-	case op == 0x7: // ja
-		return 0, s.compared
-	case op == 0x6: // jbe
-		return s.compared, 0
-	case op == 0x3: // jae
-		return 0, s.compared - 1
-	case op == 0x2: // jb
-		return s.compared - 1, 0
-	}
-	return s.cases, s.cases
 }
 
 // switched gives the addresses to which an indirect jump leads, nil if its table

@@ -3,6 +3,7 @@ package asm
 import (
 	"strings"
 	"testing"
+
 	"unspool/testdata/programs"
 	"unspool/unwind/rule"
 )

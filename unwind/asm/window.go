@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"unspool/dwarfcfi/elf"
+
 	"unspool/unwind/rule"
 	"unspool/unwind/x86"
 )

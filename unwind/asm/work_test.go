@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi/elf"
+
 	"unspool/unwind/rule"
 	"unspool/unwind/x86"
 )

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"unspool/dwarfcfi/elf"
-	"unspool/unwind/x86"
 )
 
 // asmFunc is what a Go function that is written in assembly does to the stack and
@@ -50,33 +49,6 @@ const (
 	injected         // the runtime made a call to it at the instruction that a signal interrupted
 	restorer         // the return address of signal handlers
 )
-
-// asmKinds are the functions of the runtime whose code does not show what they do.
-var asmKinds = map[string]asmKind{
-	"runtime.goexit":              root,
-	"runtime.mstart":              root,
-	"runtime.rt0_go":              root,
-	"_rt0_amd64":                  root,
-	"_rt0_amd64_linux":            root,
-	"runtime.mcall":               newStack,
-	"runtime.clone":               newStack,
-	"runtime.switchToCrashStack0": newStack,
-	"runtime.cgocallback":         callback,
-	"runtime.systemstack":         onward,
-	"runtime.morestack":           grow,
-	"runtime.asyncPreempt":        injected,
-	"runtime.sigpanic":            injected,
-	"runtime.sigpanic0":           injected,
-	"runtime.debugCallV2":         injected,
-}
-
-// sigreturnName is the runtime's signal return trampoline: the return address
-// of its signal handlers. sigreturnCode is what it does:
-//
-//	mov $15 (rt_sigreturn), %rax; syscall
-const sigreturnName = "runtime.sigreturn__sigaction"
-
-var sigreturnCode = []byte{0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05}
 
 // goCode reads a Go binary's instructions and function names.
 type goCode struct {
@@ -128,20 +100,6 @@ func (c *goCode) name(off uint32) string {
 		b = b[:i]
 	}
 	return strings.TrimSuffix(string(b), ".abi0")
-}
-
-// savesBP reports whether code, a function's from its entry, saves BP where its
-// frame begins: push %rbp, or since before Go 1.21 mov %rbp, n(%rsp).
-func savesBP(code []byte, frameStart uint32) bool {
-	k := int(frameStart)
-	if k < 1 || k+4 > len(code) {
-		return false
-	}
-	if code[k-1] == 0x55 {
-		return true
-	}
-	store := code[k:]
-	return store[0] == 0x48 && store[1] == 0x89 && (store[2] == 0x6c || store[2] == 0xac) && store[3] == 0x24
 }
 
 // fits reports whether the functions begin at text: then those with a frame save BP
@@ -219,79 +177,4 @@ func (t *Table) isSigreturn(index uint32, addr uint64) bool {
 	}
 	a := t.assembly(index, &f)
 	return a != nil && a.kind == restorer
-}
-
-// examine decodes a function from its entry on.
-func (t *Table) examine(f *goFunc, code []byte) (a asmFunc) {
-	start, framed := t.frameStart(f)
-	a.savesBP = framed && savesBP(code, start)
-	popEnd := ^uint32(0)
-	for s := t.deltas(f); s.next(); {
-		if s.value == -8 {
-			popEnd = s.from
-			break
-		}
-	}
-	var in x86.Insn
-	for off := 0; off < len(code); {
-		if !in.Decode(code[off:]) {
-			// An instruction that the decoder does not know, or data.
-			off++
-			continue
-		}
-		off += in.Len
-		next := uint32(off)
-		if reg, ok := in.Pops(); ok && next == popEnd && reg >= 8 {
-			a.popped = reg
-		}
-		if !framed && a.heldTo == 0 {
-			a.hold(&in, next)
-		}
-		if in.IsSyscall() && a.called == 0 {
-			a.called = next
-		}
-		switch written := in.Writes(); {
-		case written&x86.Bit(x86.SP) != 0:
-			switch {
-			case in.AddsToSP():
-			case a.spWritten == 0:
-				a.spWritten = next
-				a.aligns = in.IsAnd()
-			case a.spBack == 0:
-				a.spBack = next
-			}
-		case written&x86.Bit(x86.BP) != 0:
-			if !isFramePointer(&in) {
-				a.bpWritten = true
-			}
-		}
-	}
-	if a.heldTo == 0 {
-		a.held = 0
-	}
-	return a
-}
-
-// hold follows the SP of entry into another register, and back. The instruction ends at next.
-func (a *asmFunc) hold(in *x86.Insn, next uint32) {
-	dst, src, moves := in.Moves()
-	switch {
-	case a.held == 0:
-		if moves && src == x86.SP && a.spWritten == 0 && dst >= 12 { // calls keep these
-			a.held, a.heldFrom = dst, next
-		}
-	case in.Writes()&x86.Bit(a.held) != 0:
-		a.held = 0 // it gets something else
-	case moves && dst == x86.SP && src == a.held:
-		a.heldTo = next
-	}
-}
-
-// isFramePointer reports whether an instruction that writes BP makes it a frame pointer: an address on the stack, or the
-// value that was saved there.
-func isFramePointer(in *x86.Insn) bool {
-	if _, src, ok := in.Moves(); ok {
-		return src == x86.SP
-	}
-	return (in.IsLoad() || in.IsLEA()) && in.Base == x86.SP
 }

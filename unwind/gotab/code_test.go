@@ -8,6 +8,7 @@ import (
 	"golang.org/x/arch/x86/x86asm"
 
 	"unspool/dwarfcfi"
+
 	"unspool/unwind/rule"
 )
 

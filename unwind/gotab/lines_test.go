@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"unspool/testdata/costs"
+
 	"unspool/testdata/inputs"
 )
 

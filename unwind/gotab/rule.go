@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"unspool/dwarfcfi"
+
 	"unspool/unwind/rule"
 )
 

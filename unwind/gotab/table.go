@@ -34,10 +34,6 @@ type Table struct {
 // ErrNone means that a file has no Go function table that can be used.
 var ErrNone = errors.New("no Go function table")
 
-// signature has the first eight bytes of a table for x86-64: the magic number, two zeros, the size of
-// the shortest instruction, the size of an address.
-func (v version) signature() uint64 { return 0x08010000<<32 | uint64(v) }
-
 // goFunc is a function's entry in the table (runtime._func).
 type goFunc struct {
 	name uint32 // from the name table

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"unspool/dwarfcfi"
+
 	"unspool/dwarfcfi/elf"
 	"unspool/testdata/costs"
 	"unspool/testdata/inputs"
