@@ -104,7 +104,7 @@ func (r *Recording) Image(f *profile.Frame) *profile.Image { return &r.profile.I
 // Problems says in words why names or samples are missing, once all samples were read.
 func (r *Recording) Problems() []string { return r.problems }
 
-// A watcher makes samples of what is loaded. It is a [profile.Watcher].
+// A watcher makes samples of what is loaded. It is a [profile.Observer].
 type watcher struct {
 	recording *Recording
 	reader    *perfdata.Reader
@@ -117,7 +117,7 @@ type watcher struct {
 func (w *watcher) Begin(p *profile.Profile) { w.recording.profile = p }
 
 // Record takes a record that is no sample: what it changes is in the profile.
-func (w *watcher) Record(*replay.Change, *perfring.Format, uint64) {}
+func (w *watcher) Record(*replay.Change, *perfring.SampleFormat, uint64) {}
 
 // Sample hands a sample on.
 func (w *watcher) Sample(s *perfring.Sample, frames []int32, thread int32) {

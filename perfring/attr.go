@@ -14,7 +14,7 @@ type Attr struct {
 }
 
 // Unwound returns a with the attributes of a recording whose samples went through
-// [Format.AppendUnwound]: without REGS_USER and STACK_USER, so that no tool unwinds the samples again,
+// [SampleFormat.AppendUnwound]: without REGS_USER and STACK_USER, so that no tool unwinds the samples again,
 // and with a callchain whose user part replaces the stack. An event that has neither is returned
 // unchanged. The IDs are shared.
 func (a Attr) Unwound() Attr {

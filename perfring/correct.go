@@ -17,7 +17,7 @@ import (
 
 // Correct returns r as its event should have it. If that is not what it is, it is copied to buf, which keeps
 // its memory for the next call.
-func (f *Format) Correct(r Record, buf *[]byte) Record {
+func (f *SampleFormat) Correct(r Record, buf *[]byte) Record {
 	const buildID = unix.PERF_RECORD_MISC_MMAP_BUILD_ID
 	misc, size := r.Misc(), f.written(r)
 	if !f.buildID && r.Type() == RecordMmap2 {
@@ -33,7 +33,7 @@ func (f *Format) Correct(r Record, buf *[]byte) Record {
 }
 
 // written is how many bytes of a record the kernel has written.
-func (f *Format) written(r Record) int {
+func (f *SampleFormat) written(r Record) int {
 	fields := 0
 	switch r.Type() {
 	case RecordKsymbol: // addr, len, ksym_type, flags, name

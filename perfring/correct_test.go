@@ -15,7 +15,7 @@ import (
 // mmap2 makes an MMAP2 record without a trailer, its misc bits as given.
 func mmap2(t *testing.T, misc uint16, buildID []byte) Record {
 	t.Helper()
-	b, err := AppendMmap2(nil, new(Format),
+	b, err := AppendMmap2(nil, new(SampleFormat),
 		&Mmap2{Misc: unix.PERF_RECORD_MISC_USER, PID: 7, TID: 7, Addr: 0x1000, Len: 0x1000,
 			Maj: 8, Min: 1, Inode: 4711, Generation: 3, BuildID: buildID, Prot: unix.PROT_EXEC,
 			Path: []byte("/bin/true")}, &SampleID{})
@@ -30,11 +30,11 @@ func mmap2(t *testing.T, misc uint16, buildID []byte) Record {
 func TestBuildIDIsBelievedOnlyWhereTheEventAsksForIt(t *testing.T) {
 	const claims = unix.PERF_RECORD_MISC_USER | unix.PERF_RECORD_MISC_MMAP_BUILD_ID
 	asks := NewFormat(&unix.PerfEventAttr{Bits: bitBuildID})
-	var asksNot Format
+	var asksNot SampleFormat
 	own := asksNot.AllowBuildIDs()
 	for _, c := range []struct {
 		name   string
-		format *Format
+		format *SampleFormat
 		record Record
 		id     string
 		inode  uint64
@@ -150,7 +150,7 @@ func kernelRecord(t RecordType, fields ...[]byte) []byte {
 func TestRecordsEndWithTheirTrailer(t *testing.T) {
 	for name, body := range longer {
 		for _, sampleType := range []uint64{sampleIDType, unix.PERF_SAMPLE_TIME, 0} {
-			f := Format{sampleType: sampleType, sampleIDAll: sampleType != 0}
+			f := SampleFormat{sampleType: sampleType, sampleIDAll: sampleType != 0}
 			trailer := SampleID{PID: 1, TID: 2, Time: 3, ID: 4, StreamID: 5, CPU: 6}
 			want, err := finishRecord(f.appendSampleID(bytes.Clone(body), &trailer), 0)
 			if err != nil {

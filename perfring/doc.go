@@ -12,9 +12,9 @@
 //
 // The main path, from top to bottom: [ParseEvents] turns names into events, [Open] opens them on a
 // [Target] and maps one ring per CPU, [Source.Wait] sleeps until there is something to read,
-// [Source.Drain] merges the rings by time and calls back with each [Record], and [Format.Sample]
+// [Source.Drain] merges the rings by time and calls back with each [Record], and [SampleFormat.Sample]
 // decodes a sample without copying it. A perf.data file holds the same bytes, so [CheckRecord] and
-// [Format] read those files too.
+// [SampleFormat] read those files too.
 //
 // Everything is little-endian: this is the byte order of the machines that unspool runs on.
 //

@@ -24,7 +24,7 @@ func ExampleParseEvents() {
 }
 
 // A sample is decoded in place: in a ring, in the bytes of a file, or here in a slice.
-func ExampleFormat_Sample() {
+func ExampleSampleFormat_Sample() {
 	format := perfring.NewFormat(&unix.PerfEventAttr{
 		Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_CALLCHAIN,
 	})

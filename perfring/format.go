@@ -29,10 +29,10 @@ const (
 		unix.PERF_SAMPLE_STREAM_ID | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_IDENTIFIER
 )
 
-// Format is how the samples and the sample_id trailers of one event are laid out. It is made from
+// SampleFormat is how the samples and the sample_id trailers of one event are laid out. It is made from
 // the event's perf_event_attr and never changes. The zero Format is that of an event whose samples
 // are empty and whose other records have no trailer.
-type Format struct {
+type SampleFormat struct {
 	sampleType  uint64
 	readFormat  uint64
 	branchType  uint64 // branch_sample_type
@@ -44,8 +44,8 @@ type Format struct {
 }
 
 // NewFormat returns the layout of the records of an event that was opened with attr.
-func NewFormat(attr *unix.PerfEventAttr) Format {
-	f := Format{
+func NewFormat(attr *unix.PerfEventAttr) SampleFormat {
+	f := SampleFormat{
 		sampleType:  attr.Sample_type,
 		readFormat:  attr.Read_format,
 		branchType:  attr.Branch_sample_type,
@@ -61,30 +61,30 @@ func NewFormat(attr *unix.PerfEventAttr) Format {
 }
 
 // sameLayout reports whether every field is at the same place in f and g.
-func (f Format) sameLayout(g Format) bool {
+func (f SampleFormat) sameLayout(g SampleFormat) bool {
 	f.buildID, f.period = g.buildID, g.period
 	return f == g
 }
 
 // AllowBuildIDs returns f for records that may belong to another event, which asks for build IDs: perf asks
 // for them in one event only, and the records that perf makes itself belong to no event.
-func (f Format) AllowBuildIDs() Format {
+func (f SampleFormat) AllowBuildIDs() SampleFormat {
 	f.buildID = true
 	return f
 }
 
 // AsksBuildIDs reports whether an MMAP2 record of the event may have a build ID.
-func (f *Format) AsksBuildIDs() bool { return f.buildID }
+func (f *SampleFormat) AsksBuildIDs() bool { return f.buildID }
 
 // SampleType returns the PERF_SAMPLE_* bits.
-func (f *Format) SampleType() uint64 { return f.sampleType }
+func (f *SampleFormat) SampleType() uint64 { return f.sampleType }
 
 // RegsUser returns the mask of the user registers in a sample, in the numbering of the
 // architecture's asm/perf_regs.h.
-func (f *Format) RegsUser() uint64 { return f.regsUser }
+func (f *SampleFormat) RegsUser() uint64 { return f.regsUser }
 
 // SampleIDSize returns the size in bytes of the sample_id trailer, 0 without sample_id_all.
-func (f *Format) SampleIDSize() int {
+func (f *SampleFormat) SampleIDSize() int {
 	if !f.sampleIDAll {
 		return 0
 	}
@@ -92,16 +92,16 @@ func (f *Format) SampleIDSize() int {
 }
 
 // HasStack reports whether samples hold a copy of the user stack.
-func (f *Format) HasStack() bool { return f.sampleType&unix.PERF_SAMPLE_STACK_USER != 0 }
+func (f *SampleFormat) HasStack() bool { return f.sampleType&unix.PERF_SAMPLE_STACK_USER != 0 }
 
 // HasUser reports whether samples hold user registers or a copy of the user stack.
-func (f *Format) HasUser() bool {
+func (f *SampleFormat) HasUser() bool {
 	return f.sampleType&(unix.PERF_SAMPLE_REGS_USER|unix.PERF_SAMPLE_STACK_USER) != 0
 }
 
-// Unwound returns the format of the samples that [Format.AppendUnwound] writes: the same without
+// Unwound returns the format of the samples that [SampleFormat.AppendUnwound] writes: the same without
 // REGS_USER and STACK_USER, and with CALLCHAIN.
-func (f *Format) Unwound() Format {
+func (f *SampleFormat) Unwound() SampleFormat {
 	u := *f
 	u.sampleType &^= unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER
 	if f.HasStack() {
@@ -113,7 +113,7 @@ func (f *Format) Unwound() Format {
 
 // Time returns the time stamp of a record, in nanoseconds of the event's clock. ok is false when the
 // record has none.
-func (f *Format) Time(r Record) (t uint64, ok bool) {
+func (f *SampleFormat) Time(r Record) (t uint64, ok bool) {
 	if f.sampleType&unix.PERF_SAMPLE_TIME == 0 {
 		return 0, false
 	}
@@ -136,7 +136,7 @@ func (f *Format) Time(r Record) (t uint64, ok bool) {
 
 // CPU returns the CPU that a record other than a sample was written on. ok is false when the record
 // does not say.
-func (f *Format) CPU(r Record) (cpu uint32, ok bool) {
+func (f *SampleFormat) CPU(r Record) (cpu uint32, ok bool) {
 	if f.sampleType&unix.PERF_SAMPLE_CPU == 0 || !f.sampleIDAll || r.Type() >= firstUserType ||
 		r.Type() == RecordSample {
 		return 0, false
@@ -151,7 +151,7 @@ func (f *Format) CPU(r Record) (cpu uint32, ok bool) {
 // ID returns the ID of the event that a record belongs to. With IDENTIFIER in sample_type, the
 // place of the ID does not depend on any other field, so that the format of one event finds the ID
 // in the records of all. ok is false when the record has none.
-func (f *Format) ID(r Record) (id uint64, ok bool) {
+func (f *SampleFormat) ID(r Record) (id uint64, ok bool) {
 	sample := r.Type() == RecordSample
 	if !sample && (!f.sampleIDAll || r.Type() >= firstUserType) {
 		return 0, false
@@ -189,7 +189,7 @@ type SampleID struct {
 
 // SampleID decodes the trailer of a record that is not a sample. It returns [ErrNoSampleID] when the
 // record has none.
-func (f *Format) SampleID(r Record, id *SampleID) error {
+func (f *SampleFormat) SampleID(r Record, id *SampleID) error {
 	*id = SampleID{}
 	t := r.Type()
 	if !f.sampleIDAll || t >= firstUserType || t == RecordSample {
@@ -222,7 +222,7 @@ func (f *Format) SampleID(r Record, id *SampleID) error {
 }
 
 // appendSampleID appends the trailer, nothing without sample_id_all.
-func (f *Format) appendSampleID(dst []byte, id *SampleID) []byte {
+func (f *SampleFormat) appendSampleID(dst []byte, id *SampleID) []byte {
 	if !f.sampleIDAll {
 		return dst
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Memory is a ring that is not written by the kernel, but laid out as the kernel does it: see ring.
-type Memory struct {
+// A SimulatedRing is a ring that is not written by the kernel, but laid out as the kernel does it: see ring.
+type SimulatedRing struct {
 	CPU      int
 	SideBand bool   // for records other than samples
 	Data     []byte // a power of two of bytes
@@ -30,7 +30,7 @@ type Simulation struct {
 
 // OfMemory returns a Source whose records are in memory, for a machine that is simulated. It has no descriptors: to
 // enable and disable it does nothing.
-func OfMemory(event Attr, rings []Memory, by *Simulation) *Source {
+func OfMemory(event Attr, rings []SimulatedRing, by *Simulation) *Source {
 	s := &Source{attrs: []Attr{event}, format: NewFormat(&event.PerfEventAttr), simulation: by}
 	s.deliver = s.count
 	var all []ring

@@ -17,7 +17,7 @@ const Slack = 1e6
 // record of all queues is then the oldest of all rings, if it is not younger than the horizon: every
 // record that is written from now on is younger than the horizon.
 type merger struct {
-	format  Format
+	format  SampleFormat
 	queues  []*queue
 	heap    []*queue // those with a record waiting; heap[0] has the oldest
 	scratch [MaxRecordSize + 1]byte
@@ -64,7 +64,7 @@ type waiting struct {
 	size   int
 }
 
-func newMerger(format Format, rings []ring, cpus []int) *merger {
+func newMerger(format SampleFormat, rings []ring, cpus []int) *merger {
 	m := &merger{format: format, from: new(queue), filling: filling{quarter: firstQuarter}}
 	for i, r := range rings {
 		m.add(r, cpus[i], false)

@@ -28,23 +28,23 @@ import (
 // new records cause no wake-up. 500 mappings a second cost 26 ms of CPU time a second before, and 16 since. A third one
 // takes the rings for samples while each sample causes a signal, which wakes whoever waits for its ring, too.
 type poller struct {
-	fd      int // of the epoll instance
-	side    int // of the one for rings that do not end a pause
-	quiet   int // of the one for rings that are only looked at, -1 if there is none
-	epoll   *os.File
-	conn    syscall.RawConn // of epoll
-	fds     []polled        // by index, which is what epoll reports
-	alive   int
-	events  [64]unix.EpollEvent
-	n       int                   // number of events that poll found
-	err     error                 // of poll
-	poll    func(fd uintptr) bool // bound once
-	asked   bool                  // poll was called in this wait
-	muted   bool                  // side is
-	pausing bool                  // rings in side do not end the wait
-	deaf    bool                  // no rings do
-	news    func() bool           // reports whether a ring has records that were not looked at
-	presses func() bool           // reports whether a ring that is not in side is a quarter full
+	fd        int // of the epoll instance
+	side      int // of the one for rings that do not end a pause
+	unwatched int // of the one for rings that are only looked at, -1 if there is none
+	epoll     *os.File
+	conn      syscall.RawConn // of epoll
+	fds       []polled        // by index, which is what epoll reports
+	alive     int
+	events    [64]unix.EpollEvent
+	n         int                   // number of events that poll found
+	err       error                 // of poll
+	poll      func(fd uintptr) bool // bound once
+	asked     bool                  // poll was called in this wait
+	muted     bool                  // side is
+	pausing   bool                  // rings in side do not end the wait
+	noRings   bool                  // no rings do
+	news      func() bool           // reports whether a ring has records that were not looked at
+	presses   func() bool           // reports whether a ring that is not in side is a quarter full
 
 	timer int    // timerfd
 	armed bool   // it is set
@@ -72,7 +72,7 @@ func newPoller(news, presses func() bool) (*poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	p := &poller{fd: epoll, side: -1, quiet: -1, wake: -1, timer: -1, news: news, presses: presses}
+	p := &poller{fd: epoll, side: -1, unwatched: -1, wake: -1, timer: -1, news: news, presses: presses}
 	_ = unix.SetNonblock(epoll, true) // this makes os use the runtime's poller
 	p.epoll = os.NewFile(uintptr(epoll), "epoll")
 	if err := p.open(); err != nil {
@@ -98,7 +98,7 @@ func (p *poller) open() (err error) {
 		switch {
 		case p.n != 0: // -1 with an error
 			return true
-		case p.deaf:
+		case p.noRings:
 			return false
 		case p.pausing: // the report may have been of the rings in side
 			return p.presses()
@@ -165,10 +165,10 @@ func (p *poller) pause(timeout time.Duration) error {
 	return p.sleep(timeout)
 }
 
-// sleepDeaf is pause without any rings.
-func (p *poller) sleepDeaf(timeout time.Duration) error {
-	p.deaf = true
-	defer func() { p.deaf = false }()
+// sleepWithoutRings is pause without any rings.
+func (p *poller) sleepWithoutRings(timeout time.Duration) error {
+	p.noRings = true
+	defer func() { p.noRings = false }()
 	return p.pause(timeout)
 }
 
@@ -188,20 +188,20 @@ func (p *poller) setMuted(is bool) error {
 	return nil
 }
 
-// setQuiet turns wake-ups by the sample rings off, or on again. Meanwhile whoever waits has to look at them
+// setUnwatched turns wake-ups by the sample rings off, or on again. Meanwhile whoever waits has to look at them
 // in time; that a task has ended is found out with the next wait.
-func (p *poller) setQuiet(is bool) (err error) {
-	if is == (p.quiet >= 0) {
+func (p *poller) setUnwatched(is bool) (err error) {
+	if is == (p.unwatched >= 0) {
 		return nil
 	}
-	from, to := p.quiet, p.fd
+	from, to := p.unwatched, p.fd
 	if is {
-		if p.quiet, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		if p.unwatched, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 			return fmt.Errorf("epoll_create1: %w", err)
 		}
-		from, to = p.fd, p.quiet
+		from, to = p.fd, p.unwatched
 	} else {
-		p.quiet = -1
+		p.unwatched = -1
 		defer unix.Close(from)
 	}
 	for i := range p.fds {
@@ -218,10 +218,10 @@ func (p *poller) setQuiet(is bool) (err error) {
 	return nil
 }
 
-// lookAtQuiet collects the tasks of the quiet set that have ended.
-func (p *poller) lookAtQuiet() {
-	if p.quiet >= 0 {
-		p.ask(p.quiet)
+// reapUnwatched collects the tasks of the unwatched set that have ended.
+func (p *poller) reapUnwatched() {
+	if p.unwatched >= 0 {
+		p.ask(p.unwatched)
 		p.look()
 	}
 }
@@ -229,7 +229,7 @@ func (p *poller) lookAtQuiet() {
 // wait returns when a ring has reached its watermark, wakeUp was called, the last task has exited or
 // the timeout has passed; a negative timeout never passes. After a pause there mostly is something new.
 func (p *poller) wait(timeout time.Duration) error {
-	if p.lookAtQuiet(); p.muted && p.news() {
+	if p.reapUnwatched(); p.muted && p.news() {
 		return nil
 	}
 	if err := p.setMuted(false); err != nil {
@@ -299,7 +299,7 @@ func (p *poller) look() (ready, side bool) {
 				p.alive--
 			}
 		default:
-			ready = ready || !p.deaf
+			ready = ready || !p.noRings
 		}
 	}
 	return ready, side
@@ -347,7 +347,7 @@ func (p *poller) close() {
 }
 
 func (p *poller) closeAll() {
-	for _, fd := range []*int{&p.wake, &p.timer, &p.side, &p.quiet} {
+	for _, fd := range []*int{&p.wake, &p.timer, &p.side, &p.unwatched} {
 		if *fd >= 0 {
 			_ = unix.Close(*fd)
 			*fd = -1

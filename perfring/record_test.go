@@ -111,7 +111,7 @@ func TestSideBandRecordsSurviveEncodingAndDecoding(t *testing.T) {
 }
 
 // checkTrailer compares the trailer of r with those fields of want that f has.
-func checkTrailer(t *testing.T, f *Format, r Record, want SampleID) {
+func checkTrailer(t *testing.T, f *SampleFormat, r Record, want SampleID) {
 	t.Helper()
 	var got SampleID
 	err := f.SampleID(r, &got)
@@ -155,7 +155,7 @@ func TestEncodersRefusePathsThatFitNoRecord(t *testing.T) {
 }
 
 // appendTask appends a FORK or EXIT record as the kernel makes it.
-func appendTask(dst []byte, f *Format, t RecordType, m *Task, id *SampleID) ([]byte, error) {
+func appendTask(dst []byte, f *SampleFormat, t RecordType, m *Task, id *SampleID) ([]byte, error) {
 	le := binary.LittleEndian
 	start := len(dst)
 	dst = appendHeader(dst, t, 0)

@@ -42,7 +42,7 @@ func (k *fakeKernel) scribble() {
 }
 
 // timeFormat is that of the records that timed makes.
-var timeFormat = Format{sampleType: unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_ID, sampleIDAll: true}
+var timeFormat = SampleFormat{sampleType: unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_ID, sampleIDAll: true}
 
 // timed is a SWITCH record with a time, an ID and n words that repeat the ID.
 func timed(t, id uint64, n int) []byte {

@@ -87,7 +87,7 @@ func (s *Sample) UserIP() (ip uint64, ok bool) {
 
 // Sample decodes r, a record of type SAMPLE, into s. It allocates nothing but errors: every slice
 // in s points into r. After an error, s must not be used.
-func (f *Format) Sample(r Record, s *Sample) error {
+func (f *SampleFormat) Sample(r Record, s *Sample) error {
 	if len(r) < headerSize || r.Type() != RecordSample {
 		return fmt.Errorf("not a SAMPLE record")
 	}
@@ -110,13 +110,13 @@ func (f *Format) Sample(r Record, s *Sample) error {
 	return nil
 }
 
-func (f *Format) hasHWIndex() bool {
+func (f *SampleFormat) hasHWIndex() bool {
 	return f.sampleType&unix.PERF_SAMPLE_BRANCH_STACK != 0 && f.branchType&unix.PERF_SAMPLE_BRANCH_HW_INDEX != 0
 }
 
 // decode goes through the fields in the order of the kernel's perf_output_sample(). It returns
 // the offset behind the last field that fits, and whether all fields fit.
-func (f *Format) decode(r Record, s *Sample, hwIndex bool) (end int, ok bool) {
+func (f *SampleFormat) decode(r Record, s *Sample, hwIndex bool) (end int, ok bool) {
 	*s = Sample{Misc: r.Misc(), Period: f.period}
 	t := f.sampleType
 	c := cursor{b: r, off: headerSize}
@@ -203,7 +203,7 @@ func (f *Format) decode(r Record, s *Sample, hwIndex bool) (end int, ok bool) {
 
 // read reads struct read_format: with GROUP it is a count, the times and (value, id, lost) of each member,
 // else one value, the times, id and lost.
-func (f *Format) read(c *cursor) []byte {
+func (f *SampleFormat) read(c *cursor) []byte {
 	const times = unix.PERF_FORMAT_TOTAL_TIME_ENABLED | unix.PERF_FORMAT_TOTAL_TIME_RUNNING
 	const tags = unix.PERF_FORMAT_ID | unix.PERF_FORMAT_LOST
 	nt := uint64(bits.OnesCount64(f.readFormat & times))
@@ -220,7 +220,7 @@ func (f *Format) read(c *cursor) []byte {
 	return c.words(1+nt+nr*each, 8)
 }
 
-func (f *Format) branches(c *cursor, s *Sample, hwIndex bool) {
+func (f *SampleFormat) branches(c *cursor, s *Sample, hwIndex bool) {
 	nr := c.u64()
 	if hwIndex && f.branchType&unix.PERF_SAMPLE_BRANCH_HW_INDEX != 0 {
 		s.BranchHWIndex = c.u64()
@@ -296,7 +296,7 @@ func AppendCut(dst []byte, r Record, s *Sample, size uint64) ([]byte, error) {
 // has no stack, the callchain stays as it is. s is the result of f.Sample for r. Bytes behind the last
 // field are left out. chain must not overlap with dst. The error is [ErrTooLarge] if the size does not
 // fit into the header; dst is then returned unchanged.
-func (f *Format) AppendUnwound(dst []byte, r Record, s *Sample, chain []uint64) ([]byte, error) {
+func (f *SampleFormat) AppendUnwound(dst []byte, r Record, s *Sample, chain []uint64) ([]byte, error) {
 	start := len(dst)
 	if f.HasStack() {
 		dst = append(dst, r[:s.chainStart]...)

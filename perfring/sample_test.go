@@ -18,7 +18,7 @@ import (
 // sampleOf is the kernel's perf_output_sample() for tests: it writes a sample with the fields of
 // f in the order of the comment at PERF_RECORD_SAMPLE in include/uapi/linux/perf_event.h. Every value
 // is different from all others. It returns the record and the values in it.
-func sampleOf(f *Format, rnd *rand.Rand) (Record, Sample) {
+func sampleOf(f *SampleFormat, rnd *rand.Rand) (Record, Sample) {
 	le := binary.LittleEndian
 	t := f.sampleType
 	s := Sample{Misc: uint16(rnd.Intn(1 << 16))}
@@ -176,8 +176,8 @@ func sameSample(t *testing.T, got, want *Sample) {
 }
 
 // randomFormat has any combination of the known fields.
-func randomFormat(rnd *rand.Rand) Format {
-	return Format{
+func randomFormat(rnd *rand.Rand) SampleFormat {
+	return SampleFormat{
 		sampleType:  rnd.Uint64() & knownSampleType,
 		readFormat:  rnd.Uint64() & knownReadFormat,
 		branchType:  rnd.Uint64() & (unix.PERF_SAMPLE_BRANCH_HW_INDEX | unix.PERF_SAMPLE_BRANCH_COUNTERS),
@@ -307,7 +307,7 @@ func TestAppendCut(t *testing.T) {
 }
 
 func TestAppendUnwoundRefusesWhatNoHeaderCanState(t *testing.T) {
-	f := Format{sampleType: unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_STACK_USER}
+	f := SampleFormat{sampleType: unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_STACK_USER}
 	r, _ := sampleOf(&f, rand.New(rand.NewSource(3)))
 	var s Sample
 	if err := f.Sample(r, &s); err != nil {
@@ -337,21 +337,21 @@ func TestSampleRefusesWhatDoesNotFit(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		f    Format
+		f    SampleFormat
 		r    Record
 	}{
-		{"unknown field", Format{sampleType: 1 << 40}, rec(1)},
-		{"no ip", Format{sampleType: unix.PERF_SAMPLE_IP}, rec()},
-		{"callchain one too long", Format{sampleType: unix.PERF_SAMPLE_CALLCHAIN}, rec(2, 0)},
-		{"callchain overflows when multiplied", Format{sampleType: unix.PERF_SAMPLE_CALLCHAIN}, rec(1<<61+1, 0)},
-		{"registers cut short", Format{sampleType: unix.PERF_SAMPLE_REGS_USER, regsUser: 7}, rec(2, 1, 2)},
-		{"stack larger than record", Format{sampleType: unix.PERF_SAMPLE_STACK_USER}, rec(1<<63, 0)},
-		{"no dyn_size", Format{sampleType: unix.PERF_SAMPLE_STACK_USER}, rec(8, 0)},
-		{"dyn_size above size", Format{sampleType: unix.PERF_SAMPLE_STACK_USER}, rec(8, 0, 9)},
-		{"raw", Format{sampleType: unix.PERF_SAMPLE_RAW}, rec(5)},
-		{"branches overflow when multiplied", Format{sampleType: unix.PERF_SAMPLE_BRANCH_STACK},
+		{"unknown field", SampleFormat{sampleType: 1 << 40}, rec(1)},
+		{"no ip", SampleFormat{sampleType: unix.PERF_SAMPLE_IP}, rec()},
+		{"callchain one too long", SampleFormat{sampleType: unix.PERF_SAMPLE_CALLCHAIN}, rec(2, 0)},
+		{"callchain overflows when multiplied", SampleFormat{sampleType: unix.PERF_SAMPLE_CALLCHAIN}, rec(1<<61+1, 0)},
+		{"registers cut short", SampleFormat{sampleType: unix.PERF_SAMPLE_REGS_USER, regsUser: 7}, rec(2, 1, 2)},
+		{"stack larger than record", SampleFormat{sampleType: unix.PERF_SAMPLE_STACK_USER}, rec(1<<63, 0)},
+		{"no dyn_size", SampleFormat{sampleType: unix.PERF_SAMPLE_STACK_USER}, rec(8, 0)},
+		{"dyn_size above size", SampleFormat{sampleType: unix.PERF_SAMPLE_STACK_USER}, rec(8, 0, 9)},
+		{"raw", SampleFormat{sampleType: unix.PERF_SAMPLE_RAW}, rec(5)},
+		{"branches overflow when multiplied", SampleFormat{sampleType: unix.PERF_SAMPLE_BRANCH_STACK},
 			rec(0x0aaaaaaaaaaaaaab, 0)},
-		{"read group", Format{sampleType: unix.PERF_SAMPLE_READ, readFormat: unix.PERF_FORMAT_GROUP},
+		{"read group", SampleFormat{sampleType: unix.PERF_SAMPLE_READ, readFormat: unix.PERF_FORMAT_GROUP},
 			rec(1<<60, 0)},
 	} {
 		var s Sample
@@ -362,7 +362,7 @@ func TestSampleRefusesWhatDoesNotFit(t *testing.T) {
 }
 
 func TestEmptyBranchStackWithAndWithoutHWIndex(t *testing.T) {
-	f := Format{
+	f := SampleFormat{
 		sampleType: unix.PERF_SAMPLE_BRANCH_STACK | unix.PERF_SAMPLE_REGS_USER,
 		branchType: unix.PERF_SAMPLE_BRANCH_HW_INDEX,
 		regsUser:   1,
@@ -400,7 +400,7 @@ func TestRegCountsBitsOfTheMask(t *testing.T) {
 }
 
 // liveFormat is the format of the samples that Open asks for.
-var liveFormat = Format{
+var liveFormat = SampleFormat{
 	sampleType: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
 		unix.PERF_SAMPLE_TIME | unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN |
 		unix.PERF_SAMPLE_REGS_USER | unix.PERF_SAMPLE_STACK_USER,
@@ -435,7 +435,7 @@ func FuzzSample(f *testing.F) {
 	f.Fuzz(inputs.Many(f, func(t *testing.T, b []byte, sampleType, readFormat, branchType, regsUser,
 		regsIntr uint64) {
 		defer costs.For(len(b)).Check(t)()
-		fm := Format{sampleType: sampleType, readFormat: readFormat, branchType: branchType, regsUser: regsUser,
+		fm := SampleFormat{sampleType: sampleType, readFormat: readFormat, branchType: branchType, regsUser: regsUser,
 			regsIntr: regsIntr, sampleIDAll: true}
 		r, err := CheckRecord(b)
 		if err != nil {

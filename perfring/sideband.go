@@ -198,7 +198,7 @@ func (c *cursor) err(r Record) error {
 }
 
 // AppendMmap appends m as a record of type MMAP.
-func AppendMmap(dst []byte, f *Format, m *Mmap, id *SampleID) ([]byte, error) {
+func AppendMmap(dst []byte, f *SampleFormat, m *Mmap, id *SampleID) ([]byte, error) {
 	le := binary.LittleEndian
 	start := len(dst)
 	dst = appendHeader(dst, RecordMmap, m.Misc)
@@ -211,7 +211,7 @@ func AppendMmap(dst []byte, f *Format, m *Mmap, id *SampleID) ([]byte, error) {
 
 // AppendMmap2 appends m as a record of type MMAP2. With a build ID, which is cut to 20 bytes, device
 // and inode are left out, and PERF_RECORD_MISC_MMAP_BUILD_ID is set; else that bit is cleared.
-func AppendMmap2(dst []byte, f *Format, m *Mmap2, id *SampleID) ([]byte, error) {
+func AppendMmap2(dst []byte, f *SampleFormat, m *Mmap2, id *SampleID) ([]byte, error) {
 	le := binary.LittleEndian
 	start := len(dst)
 	misc := m.Misc &^ unix.PERF_RECORD_MISC_MMAP_BUILD_ID
@@ -259,7 +259,7 @@ func AppendIdentified(dst []byte, r Record, id []byte) []byte {
 }
 
 // AppendComm appends m as a record of type COMM.
-func AppendComm(dst []byte, f *Format, m *Comm, id *SampleID) ([]byte, error) {
+func AppendComm(dst []byte, f *SampleFormat, m *Comm, id *SampleID) ([]byte, error) {
 	le := binary.LittleEndian
 	start := len(dst)
 	var misc uint16
@@ -272,7 +272,7 @@ func AppendComm(dst []byte, f *Format, m *Comm, id *SampleID) ([]byte, error) {
 }
 
 // AppendLost appends m as a record of type LOST.
-func AppendLost(dst []byte, f *Format, m *Lost, id *SampleID) ([]byte, error) {
+func AppendLost(dst []byte, f *SampleFormat, m *Lost, id *SampleID) ([]byte, error) {
 	le := binary.LittleEndian
 	start := len(dst)
 	dst = appendHeader(dst, RecordLost, 0)
@@ -283,7 +283,7 @@ func AppendLost(dst []byte, f *Format, m *Lost, id *SampleID) ([]byte, error) {
 
 // finishText appends the text, padded with NULs to a multiple of 8 bytes as the kernel does it, and the
 // trailer, and finishes the record. The text ends at its first NUL.
-func (f *Format) finishText(dst []byte, start int, text []byte, id *SampleID) ([]byte, error) {
+func (f *SampleFormat) finishText(dst []byte, start int, text []byte, id *SampleID) ([]byte, error) {
 	if n := bytes.IndexByte(text, 0); n >= 0 {
 		text = text[:n]
 	}

@@ -21,7 +21,7 @@ import (
 // Source is a set of open events and their rings. Its methods are for one goroutine, except Wake.
 type Source struct {
 	attrs  []Attr
-	format Format
+	format SampleFormat
 	notes  []string
 	clock  int32 // of the records' times
 	tasks  bool  // the targets are tasks, which can exit
@@ -58,7 +58,7 @@ func (s *Source) Notes() []string { return s.notes }
 func (s *Source) Attrs() []Attr { return s.attrs }
 
 // Format returns the layout of the records, which is the same for all events.
-func (s *Source) Format() *Format { return &s.format }
+func (s *Source) Format() *SampleFormat { return &s.format }
 
 // StackSize returns how many bytes of a stack are copied at most.
 func (s *Source) StackSize() int { return int(s.attrs[0].PerfEventAttr.Sample_stack_user) }
@@ -304,7 +304,7 @@ func (s *Source) Sleep(timeout time.Duration) error {
 		s.simulation.wait(timeout, nil)
 		return nil
 	}
-	return s.poller.sleepDeaf(timeout)
+	return s.poller.sleepWithoutRings(timeout)
 }
 
 // Wake makes the Wait that is running return, or else the next one, and the Pause that precedes it. Any

@@ -13,7 +13,7 @@ import (
 // A Tap sees the samples in a ring when they are written, while somebody else drains it. It changes nothing
 // in the ring. It is for one goroutine.
 type Tap struct {
-	format  Format
+	format  SampleFormat
 	ring    ring
 	memory  []byte
 	scratch []byte // for a record that wraps
@@ -100,9 +100,9 @@ func (s *Source) SignalTo(cpu, tid int, signal unix.Signal) error {
 }
 
 // Signal begins to send the signals, or ends that. With each signal the kernel also wakes whoever waits for
-// the ring, in vain; quiet means that Wait does not return for samples meanwhile, and has to be called in
+// the ring, in vain; unwatched means that Wait does not return for samples meanwhile, and has to be called in
 // time.
-func (s *Source) Signal(on, quiet bool) error {
+func (s *Source) Signal(on, unwatched bool) error {
 	if s.simulation != nil {
 		s.simulation.Signal(on)
 		return nil
@@ -116,7 +116,7 @@ func (s *Source) Signal(on, quiet bool) error {
 			_, _ = unix.FcntlInt(uintptr(d.fd), unix.F_SETFL, flags)
 		}
 	}
-	return s.poller.setQuiet(on && quiet)
+	return s.poller.setUnwatched(on && unwatched)
 }
 
 // QuarterFull is how long it takes at least until a ring is a quarter full of samples, 0 if that is not

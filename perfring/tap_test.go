@@ -128,7 +128,7 @@ func listen(tap *Tap, signal unix.Signal, begun func(tid int), heard func(), end
 // malformed.
 func TestTapThatLags(t *testing.T) {
 	var head, tail uint64
-	tap := Tap{scratch: make([]byte, MaxRecordSize+1), format: Format{sampleType: unix.PERF_SAMPLE_TIME}}
+	tap := Tap{scratch: make([]byte, MaxRecordSize+1), format: SampleFormat{sampleType: unix.PERF_SAMPLE_TIME}}
 	tap.ring = newRing(make([]byte, 4<<20), &head, &tail)
 	write := func(kind RecordType, size int, time uint64) {
 		at := head & uint64(len(tap.ring.data)-1)

@@ -53,7 +53,7 @@ func mustOpen(t *testing.T, target Target, o Options) *Source {
 
 // recording is what a test keeps of the records.
 type recording struct {
-	f       *Format
+	f       *SampleFormat
 	times   []uint64
 	types   map[RecordType]int
 	samples map[uint32]int // by TID

@@ -29,7 +29,7 @@ func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 	}
 	space, _ := asImage(t, path, 0x7f00_0000_0000)
 	failed := 0
-	listener := image.Listener{Failed: func(string, error) { failed++ }}
+	listener := image.Hooks{Failed: func(string, error) { failed++ }}
 	images := image.New(image.Config{Proc: "/proc", Listener: listener})
 	im := images.Lookup(1, firstMapping(space))
 	if err := im.Parse(); err != nil {

@@ -480,7 +480,7 @@ func (w *walk) interpreterCalled(pc uint64) (entry, cfa uint64, ok bool) {
 }
 
 // generatedCode gives what is known of the code that the process has generated, the same throughout the walk.
-func (w *walk) generatedCode() *jit.Code {
+func (w *walk) generatedCode() *jit.ProcessCode {
 	if w.made == nil {
 		w.made = w.jit.Lookup(w.space)
 	}

@@ -68,6 +68,6 @@ func TestGeneratedCodeAboutToReturn386(t *testing.T) {
 	}
 	look()
 	unix.Munmap(mem) // what was known stays when the process is gone
-	space.Generated.(*jit.Code).Due = time.Time{}
+	space.Generated.(*jit.ProcessCode).Due = time.Time{}
 	look()
 }

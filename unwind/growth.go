@@ -6,8 +6,8 @@ import "unspool/unwind/gotab"
 // scheduler, and nothing in the copy says where that of the goroutine is: see [gotab.Growth]. It can be read
 // from the process when the stack is sampled.
 
-// A Growth is what was read of a goroutine that gets a larger stack.
-type Growth struct {
+// A GrownStack is what was read of a goroutine that gets a larger stack.
+type GrownStack struct {
 	// At is SP in morestack, on the stack of the scheduler; 0 if nothing was read.
 	At uint64
 	// G is where the goroutine's g is, and the stack's Above is the goroutine's then. The first word is the

@@ -100,7 +100,7 @@ func TestGoroutineThatGrows(t *testing.T) {
 			words = append(words, 0, 0, 0, 0, 0, 0, 0, 0, c.caller, root, 0)
 			stack := Stack{Base: base, Data: bytesOf(8, words...), Asked: 1 << 14, Thread: 7}
 			if c.off >= 0 {
-				stack.Growth, stack.Above = Growth{At: at + uint64(c.off), G: c.g}, goroutine
+				stack.Growth, stack.Above = GrownStack{At: at + uint64(c.off), G: c.g}, goroutine
 			}
 			var regs Regs
 			regs.set(rule.IP, callees[0]-1) // as a sampled PC, not as a return address

@@ -72,7 +72,7 @@ func stackOf(base uint64, values ...uint64) *Stack {
 }
 
 // look makes the reader read generated code again.
-func look(space *vmas.Space) { space.Generated.(*jit.Code).Due = time.Time{} }
+func look(space *vmas.Space) { space.Generated.(*jit.ProcessCode).Due = time.Time{} }
 
 // TestJitdump walks through code that only a jitdump describes, to which the runtime keeps adding.
 func TestJitdump(t *testing.T) {

@@ -16,7 +16,7 @@ type place struct {
 	module module.Module
 	rules  *rule.Set  // of the module
 	arch   *rule.Arch // likewise, nil if it is not known
-	jit    *jit.Code
+	jit    *jit.ProcessCode
 
 	start, size uint64 // of the mapping, or of the part of it around the PC that is all code or all data
 	bias        uint64 // what turns an address into an offset in the file

@@ -282,9 +282,9 @@ func (r *Result) Depth() uint64 {
 
 // Join completes the stack of a walk that is Open with its callers at the time of the sample, as a log tells
 // them, to a stack of at most most frames. buf is scratch memory, which is returned for the next call.
-// Nothing is changed unless the outcome [link.Outcome.IsJoined].
+// Nothing is changed unless the outcome [link.LookupOutcome.IsJoined].
 func (r *Result) Join(log *link.Log, space, time uint64, most int, buf []link.Frame) (
-	[]link.Frame, link.Outcome,
+	[]link.Frame, link.LookupOutcome,
 ) {
 	last := &r.Frames[r.Open-1]
 	from := link.Wanted{Frame: link.Frame{SP: last.SP, PC: r.IPs[r.Open-1]}, Within: r.Within, CFA: r.CFA}

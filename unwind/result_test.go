@@ -44,7 +44,7 @@ func TestJoin(t *testing.T) {
 		name string
 		seen *Result
 		cut  *Result
-		want link.Outcome
+		want link.LookupOutcome
 	}{
 		{"by calls", whole, resultOf(DumpTooShort, leaf, last), link.Joined},
 		{"by frame pointers and guesses", resultOf(Root, leaf, last,

@@ -77,7 +77,7 @@ type Stack struct {
 	// Wished is what was read then for walks of the thread that have ended before: see [Result.Wish].
 	Wished []Piece
 	// Growth is what was read then of a goroutine that gets a larger stack.
-	Growth Growth
+	Growth GrownStack
 	// Thread is the TID of the thread whose stack it is, 0 when that is not known. A walk reuses what is
 	// unchanged since the last walk of that thread.
 	Thread uint32

@@ -20,7 +20,7 @@ type Unwinder struct {
 	// little time: see misled. Without it, what is found of a stack does not depend on those before.
 	Live bool
 
-	modules module.Store
+	modules module.Source
 	jit     *jit.Reader
 	slow    bool // every frame through the general evaluator, for tests
 	places  places
@@ -48,7 +48,7 @@ type walk struct {
 	sample *Regs // the registers of the sample, on x86-64
 	moves  stackMoves
 	regs   checkpoint
-	made   *jit.Code // what is known of the code that the process has generated; nil until it is asked for
+	made   *jit.ProcessCode // what is known of the code that the process has generated; nil until it is asked for
 
 	expressions int // what expressions may still cost, in steps
 
@@ -60,7 +60,7 @@ type walk struct {
 
 // NewUnwinder returns an Unwinder that takes its modules from a store; nil is enough for
 // [Unwinder.FollowFramePointers].
-func NewUnwinder(modules module.Store) *Unwinder {
+func NewUnwinder(modules module.Source) *Unwinder {
 	u := &Unwinder{MaxFrames: 2048, modules: modules}
 	if modules != nil {
 		u.jit = jit.NewReader(modules, modules.Source())
@@ -107,7 +107,7 @@ func (u *Unwinder) Unwind(space *vmas.Space, regs *Regs, stack *Stack) Result {
 const mostWalks = 8
 
 // knewAll reports whether nothing came in a walk that matters for its result. before is what
-// [module.Store.Arrivals] was at its beginning.
+// [module.Source.Arrivals] was at its beginning.
 func (u *Unwinder) knewAll(before uint64, res *Result) bool {
 	return u.modules.Arrivals() == before || res.isCertain()
 }

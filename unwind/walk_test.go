@@ -320,7 +320,7 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	table.Comm(1, 1, []byte("test"), true)
 	table.Mmap(1, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/no/such/file")})
 	var failed []string
-	listener := image.Listener{Failed: func(path string, err error) {
+	listener := image.Hooks{Failed: func(path string, err error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}

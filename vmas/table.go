@@ -26,8 +26,8 @@ type Table struct {
 	// nobody knows. Look is called for a look at the records that have come meanwhile: see ToCome.
 	Room func() bool
 	Look func()
-	// Patient reads processes for which nothing waits; nil for who reads the others.
-	Patient process.Texts
+	// IdleTexts reads processes for which nothing waits; nil for who reads the others.
+	IdleTexts process.Texts
 
 	unread         unreads
 	toCome         map[uint32]uint64 // by PID: see ToCome

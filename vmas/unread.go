@@ -224,7 +224,7 @@ func (t *Table) readSome(u *unread, more func() bool, found func(*Space, error))
 	idle := t.isIdleWork(u, r.space)
 	var done bool
 	var err error
-	defer t.proc.use(t.Patient)()
+	defer t.proc.use(t.IdleTexts)()
 	for !done && err == nil && t.spaces[u.pid] == r.space && r.id == r.space.id {
 		done, err = t.step(r)
 		if u.state == queued && r.lines >= mostIdleLines && !done && err == nil {

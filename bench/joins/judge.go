@@ -154,7 +154,7 @@ func (r *recording) unwind(c session.Config, size uint64, to sink) error {
 	var s *session.Session
 	var sample perfring.Sample
 	var buf []byte
-	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err = rd.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if s == nil {
 			c.Format, c.Sink, c.Proc, c.MaxStack = f, to, "/proc", 2048
 			s = session.New(c)
@@ -177,4 +177,4 @@ func (r *recording) unwind(c session.Config, size uint64, to sink) error {
 }
 
 // left are the outcomes of stacks that were not joined.
-var left = []link.Outcome{link.Doubtful, link.Disagree, link.OneSided, link.Unseen}
+var left = []link.LookupOutcome{link.Doubtful, link.Disagree, link.OneSided, link.Unseen}

@@ -122,7 +122,7 @@ func (r *liveRun) begin(pid int) error {
 	}
 	for _, t := range r.trials {
 		if t.atOnce {
-			t.session.ReadRest(r.source, rest.Direct{Cut: t.size})
+			t.session.ReadRest(r.source, rest.DirectReader{Cut: t.size})
 		}
 	}
 	if err := r.source.Enable(); err != nil {

@@ -194,7 +194,7 @@ func countSamples(path string, from, to uint64) (n int, err error) {
 		return 0, err
 	}
 	defer r.Close()
-	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, time uint64) error {
+	err = r.Ordered(func(rec perfring.Record, _ *perfring.SampleFormat, time uint64) error {
 		if rec.Type() == perfring.RecordSample && from <= time && time < to {
 			n++
 		}

@@ -20,7 +20,7 @@ var le = binary.LittleEndian
 // A recording is in memory and decoded, so that a pass over it does only the work
 // that is measured.
 type recording struct {
-	format  perfring.Format
+	format  perfring.SampleFormat
 	offline image.Offline // where the mapped files are
 	records int           // number of records other than samples
 	samples []sample
@@ -69,7 +69,7 @@ func load(path string) (*recording, error) {
 	}
 	r.offline = image.Offline{SameKernel: true, BuildID: func(path string) vmas.BuildID { return ids[path] }}
 	first := true
-	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err = rd.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if first {
 			r.format, first = *f, false
 		}

@@ -88,7 +88,7 @@ func unwindRecording(data string) (*result, error) {
 	r.checker = check.New(symbols.New(symbols.Options{}))
 	var s *session.Session
 	out := outermost{checker: r.checker}
-	err = rd.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err = rd.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if s == nil {
 			s = session.New(session.Config{Format: f, Sink: &out, Offline: recordedHere(rd), MaxStack: 2048})
 			out.format = f.Unwound()
@@ -142,7 +142,7 @@ func (r *result) note(why unwind.Reason, out *outermost, table *vmas.Table) {
 // outermost is a sink that keeps the last frame of the last sample.
 type outermost struct {
 	checker *check.Checker
-	format  perfring.Format
+	format  perfring.SampleFormat
 	sample  perfring.Sample
 	ip      uint64
 	depth   int // of the user part

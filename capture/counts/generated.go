@@ -8,8 +8,8 @@ import (
 	"unspool/capture/symbols/runtimes"
 )
 
-// Generated is what a summary says of generated code.
-type Generated struct {
+// GeneratedStats is what a summary says of generated code.
+type GeneratedStats struct {
 	Nameless, Broken []runtimes.Process
 	Cut              []string // maps that are not kept as a whole
 }
@@ -18,7 +18,7 @@ type Generated struct {
 const leastTold = 0.01
 
 // write writes it in words, given the number of user stacks.
-func (g *Generated) write(w io.Writer, user uint64) {
+func (g *GeneratedStats) write(w io.Writer, user uint64) {
 	if g == nil {
 		return
 	}

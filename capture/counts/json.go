@@ -10,7 +10,7 @@ import (
 )
 
 // unjoinedNames are the outcomes of stacks that were cut off and not completed.
-var unjoinedNames = map[link.Outcome]string{
+var unjoinedNames = map[link.LookupOutcome]string{
 	link.Unseen: "unseen", link.OneSided: "one_sided", link.Disagree: "disagree", link.Doubtful: "doubtful",
 }
 

@@ -23,7 +23,7 @@ import (
 // What the summary says of the cost is of the same time: a share of it, and its part for a sample.
 func TestCostOfASample(t *testing.T) {
 	s := Stats{Samples: 1000, User: 1000, Duration: 2 * time.Second, CPU: time.Second / 10, Busy: 60 * time.Millisecond}
-	for limits, want := range map[Limits]string{
+	for limits, want := range map[Settings]string{
 		{}:                "unspool took 3.0 % of one CPU, 60.0 µs a sample, and 0.04 s of CPU time to start and to end; ",
 		{Converted: true}: "unspool took 0.06 s of CPU time, 60.0 µs a sample; ",
 	} {
@@ -39,7 +39,7 @@ func TestCostOfASample(t *testing.T) {
 func TestUnjoined(t *testing.T) {
 	var s Stats
 	s.Ended[unwind.DumpTooShort] = 20
-	for outcome, n := range map[link.Outcome]uint64{link.Unseen: 2, link.OneSided: 3, link.Disagree: 4,
+	for outcome, n := range map[link.LookupOutcome]uint64{link.Unseen: 2, link.OneSided: 3, link.Disagree: 4,
 		link.Doubtful: 5, link.Joined: 70, link.Read: 80} {
 		s.Links[outcome] = n
 	}
@@ -134,7 +134,7 @@ func TestGeneratedCodeHasOneName(t *testing.T) {
 		at := &vmas.Mapping{File: &vmas.File{Path: path, Kind: kind}}
 		trouble.NoteEnd(unwind.NoCFI, PathOf(at))
 	}
-	want := []Place{{GeneratedCode, 4}, {"/bin/true", 1}, {"/memfd:closed", 1}}
+	want := []WalkEnd{{GeneratedCode, 4}, {"/bin/true", 1}, {"/memfd:closed", 1}}
 	if got := trouble.Places(unwind.NoCFI); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -178,7 +178,7 @@ func TestMemoryThatIsNotReadIsNoFile(t *testing.T) {
 			t.Errorf("%q is said %d times", err, n)
 		}
 	}
-	if got := advice(unwind.Unmapped, all, Limits{}); !strings.Contains(got, "outside of any mapping (2)") ||
+	if got := advice(unwind.Unmapped, all, Settings{}); !strings.Contains(got, "outside of any mapping (2)") ||
 		strings.Contains(got, "memory") {
 		t.Errorf("of samples outside of any mapping it says %q", got)
 	}

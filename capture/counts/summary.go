@@ -29,8 +29,8 @@ var remedies = [unwind.NumReasons]string{
 		"above a frame of more than 64 KiB",
 }
 
-// Limits are the settings to which the summary's advice refers.
-type Limits struct {
+// Settings are the settings to which the summary's advice refers.
+type Settings struct {
 	StackSize int // bytes asked of the kernel
 	MaxStack  int // frames
 
@@ -54,7 +54,7 @@ func plural(n uint64, what, one, many string) string {
 // WriteSummary writes what a person wants to know after a recording: how
 // many samples, how many stacks are complete, why the others are not and what
 // to do about it, what was lost, and what it cost.
-func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output string) {
+func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Settings, output string) {
 	did := ""
 	if limits.Converted {
 		did = " converted"
@@ -154,7 +154,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Limits, output strin
 }
 
 // writeLost writes how many records were lost, if any were, and how to avoid it.
-func writeLost(w io.Writer, s *Stats, limits Limits) {
+func writeLost(w io.Writer, s *Stats, limits Settings) {
 	if s.Lost == 0 {
 		return
 	}
@@ -169,7 +169,7 @@ func writeLost(w io.Writer, s *Stats, limits Limits) {
 }
 
 // WriteLosses is the part of a summary that is no less true with --quiet: what was lost.
-func WriteLosses(w io.Writer, s *Stats, limits Limits) {
+func WriteLosses(w io.Writer, s *Stats, limits Settings) {
 	var b strings.Builder
 	writeLost(&b, s, limits)
 	if b.Len() > 0 {
@@ -211,7 +211,7 @@ func writeShare(w io.Writer, n, all uint64, words, advice string) {
 }
 
 // advice names the files behind a reason and what can be done.
-func advice(r unwind.Reason, t *Trouble, limits Limits) string {
+func advice(r unwind.Reason, t *Trouble, limits Settings) string {
 	switch r {
 	case unwind.DumpTooShort:
 		if limits.Converted {
@@ -241,7 +241,7 @@ func advice(r unwind.Reason, t *Trouble, limits Limits) string {
 }
 
 // deeper is what to do about stacks that are deeper than the copy.
-func deeper(limits Limits) string {
+func deeper(limits Settings) string {
 	next := min(2*limits.StackSize, perfring.MaxStackSize)
 	switch {
 	case limits.ReadsRest && !limits.RealTime:

@@ -23,7 +23,7 @@ func TestSummarySaysWhatToDo(t *testing.T) {
 		tr.NoteEnd(unwind.NoCFI, "/usr/lib/libjit.so")
 	}
 	var b strings.Builder
-	WriteSummary(&b, &s, tr, Limits{StackSize: 32768, MaxStack: 2048}, "perf.data")
+	WriteSummary(&b, &s, tr, Settings{StackSize: 32768, MaxStack: 2048}, "perf.data")
 	for _, want := range []string{
 		"2,000 samples",
 		"99.0 % of the user stacks are complete (990 of 1,000): 95.0 % by CFI alone, 4.0 % with guessed",
@@ -41,15 +41,15 @@ func TestSummarySaysWhatToDo(t *testing.T) {
 func TestAdviceOnDeepStacks(t *testing.T) {
 	const read = "the rest could not be read when they were sampled"
 	for _, c := range []struct {
-		limits Limits
+		limits Settings
 		want   string
 	}{
-		{Limits{StackSize: 16 << 10}, "copy more of the stack: --stack-size 32768\n"},
-		{Limits{StackSize: 32 << 10}, "copy more of the stack: --stack-size 65528\n"},
-		{Limits{StackSize: perfring.MaxStackSize}, "deeper than the kernel can copy\n"},
-		{Limits{StackSize: 16 << 10, ReadsRest: true, RealTime: true}, read + "\n"},
-		{Limits{StackSize: perfring.MaxStackSize, ReadsRest: true, RealTime: true}, read + "\n"},
-		{Limits{StackSize: perfring.MaxStackSize, ReadsRest: true}, read + ": real-time priority reads more of " +
+		{Settings{StackSize: 16 << 10}, "copy more of the stack: --stack-size 32768\n"},
+		{Settings{StackSize: 32 << 10}, "copy more of the stack: --stack-size 65528\n"},
+		{Settings{StackSize: perfring.MaxStackSize}, "deeper than the kernel can copy\n"},
+		{Settings{StackSize: 16 << 10, ReadsRest: true, RealTime: true}, read + "\n"},
+		{Settings{StackSize: perfring.MaxStackSize, ReadsRest: true, RealTime: true}, read + "\n"},
+		{Settings{StackSize: perfring.MaxStackSize, ReadsRest: true}, read + ": real-time priority reads more of " +
 			"them (as root, with CAP_SYS_NICE, or `ulimit -r 1`)\n"},
 	} {
 		s := Stats{Samples: 10, User: 10}
@@ -74,7 +74,7 @@ func TestSummaryOfNamesThatAreMadeToMislead(t *testing.T) {
 	tr.NoteEnd(unwind.NoCFI, "[\u202e"+strings.Repeat("x", 4000))
 	tr.NoteFile(path, fmt.Errorf("%s: not found", path))
 	var b strings.Builder
-	WriteSummary(&b, &s, tr, Limits{StackSize: 32768, MaxStack: 2048}, path)
+	WriteSummary(&b, &s, tr, Settings{StackSize: 32768, MaxStack: 2048}, path)
 	WriteFiles(&b, tr)
 	for line := range strings.Lines(b.String()) {
 		if n := human.Columns(line); n > 400 {
@@ -111,7 +111,7 @@ func TestSummaryOfWhatWasNotRead(t *testing.T) {
 	stats := Stats{Samples: 3, User: 3, LeftOut: 1015, Early: 2,
 		Forgotten: vmas.Forgotten{Processes: 1234, Threads: 5678, Mappings: 9012}}
 	var b strings.Builder
-	WriteSummary(&b, &stats, NewTrouble(), Limits{StackSize: 32768, MaxStack: 2048}, "")
+	WriteSummary(&b, &stats, NewTrouble(), Settings{StackSize: 32768, MaxStack: 2048}, "")
 	for _, want := range []string{"idle processes that were not read", ": 1,015\n", "2 samples were taken while",
 		"forgotten: 1,234,", "the names of 5,678 were not kept", "forgotten: 9,012,"} {
 		if !strings.Contains(b.String(), want) {

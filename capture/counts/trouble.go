@@ -15,7 +15,7 @@ type Trouble struct {
 	files  map[string]error
 	memory []error // each once
 
-	Generated *Generated // nil where nothing is known of it
+	Generated *GeneratedStats // nil where nothing is known of it
 }
 
 type place struct {
@@ -44,7 +44,7 @@ func (t *Trouble) Add(other *Trouble) {
 	}
 }
 
-// NoteEnd notes a stack that ended before its root, at a path as in [Place].
+// NoteEnd notes a stack that ended before its root, at a path as in [WalkEnd].
 func (t *Trouble) NoteEnd(why unwind.Reason, path string) {
 	if why == unwind.Root {
 		return
@@ -90,10 +90,10 @@ func (t *Trouble) NoteMemory(err error) {
 	}
 }
 
-// A Place is a file in which walks ended for one reason. Path is empty if the sampled PC was in no mapping,
+// A WalkEnd is a file in which walks ended for one reason. Path is empty if the sampled PC was in no mapping,
 // "//anon" for code that was generated at run time, and DeniedPlace or OutsidePlace for processes whose
 // mappings are not known.
-type Place struct {
+type WalkEnd struct {
 	Path    string
 	Samples uint64
 }
@@ -106,14 +106,14 @@ const (
 
 // Places gives the files in which walks ended for a reason, most samples
 // first.
-func (t *Trouble) Places(reason unwind.Reason) []Place {
-	var ps []Place
+func (t *Trouble) Places(reason unwind.Reason) []WalkEnd {
+	var ps []WalkEnd
 	for p, n := range t.places {
 		if p.reason == reason {
-			ps = append(ps, Place{p.path, n})
+			ps = append(ps, WalkEnd{p.path, n})
 		}
 	}
-	slices.SortFunc(ps, func(a, b Place) int {
+	slices.SortFunc(ps, func(a, b WalkEnd) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Path, b.Path))
 	})
 	return ps

@@ -13,7 +13,7 @@ func (r *recording) confine() error {
 		r.readRest(r.Rest)
 		return nil
 	case r.Opener == nil:
-		r.readRest(rest.Direct{})
+		r.readRest(rest.DirectReader{})
 		return nil
 	}
 	if err := r.Opener.GrantEvents(r.source.FollowThrough(r.Opener)); err != nil {

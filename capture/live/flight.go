@@ -15,12 +15,12 @@ import (
 type flight struct {
 	rotation *Rotation
 	options  perfdata.Options
-	begins   func(Output) error // writes what has to be in each file before everything else
+	begins   func(Destination) error // writes what has to be in each file before everything else
 
 	most    int    // bytes to keep
 	parts   []part // the oldest first, never empty
 	bytes   int    // of their records
-	ids     map[string]perfdata.BuildID
+	ids     map[string]perfdata.FileBuildID
 	maps    []perfdata.PerfMap
 	written int64
 }
@@ -49,7 +49,7 @@ func newFlight(r *Rotation, o perfdata.Options) (*flight, error) {
 		return nil, err
 	}
 	o.Features, o.Out = w.Features(), nil
-	f := &flight{rotation: r, options: o, most: mostKept, ids: make(map[string]perfdata.BuildID)}
+	f := &flight{rotation: r, options: o, most: mostKept, ids: make(map[string]perfdata.FileBuildID)}
 	return f, f.next()
 }
 
@@ -73,18 +73,18 @@ func (f *flight) Write(rec []byte) error {
 // WriteSample keeps a sample.
 func (f *flight) WriteSample(w *perfdata.Walked) error { return w.Records(f.Write) }
 
-// BuildID is for [Output].
+// BuildID is for [Destination].
 func (f *flight) BuildID(path string, id []byte, kernel bool) {
 	if len(f.ids) >= perfdata.MostBuildIDs {
 		clear(f.ids)
 	}
-	f.ids[path+"\x00"+string(id)] = perfdata.BuildID{Path: path, ID: append([]byte(nil), id...), Kernel: kernel}
+	f.ids[path+"\x00"+string(id)] = perfdata.FileBuildID{Path: path, ID: append([]byte(nil), id...), Kernel: kernel}
 }
 
-// KeepPerfMaps is for [Output].
+// KeepPerfMaps is for [Destination].
 func (f *flight) KeepPerfMaps(maps []perfdata.PerfMap) { f.maps = maps }
 
-// Round is for [Output].
+// Round is for [Destination].
 func (f *flight) Round() error { return nil }
 
 // Written is how many bytes were written to all files.
@@ -100,7 +100,7 @@ func (f *flight) due() bool {
 }
 
 // begin keeps what each file begins with.
-func (f *flight) begin(describe func(Output) error) error {
+func (f *flight) begin(describe func(Destination) error) error {
 	f.begins = describe
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func newTestFlight(last time.Duration, most int) *flight {
-	f := &flight{rotation: &Rotation{Last: last}, most: most, ids: make(map[string]perfdata.BuildID)}
+	f := &flight{rotation: &Rotation{Last: last}, most: most, ids: make(map[string]perfdata.FileBuildID)}
 	_ = f.next()
 	return f
 }

@@ -30,7 +30,7 @@ func TestFlightSurvivesAFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.begins = func(Output) error { return nil }
+	f.begins = func(Destination) error { return nil }
 	const size, records = 60000, 20
 	rec := make([]byte, size)
 	binary.NativeEndian.PutUint32(rec, uint32(perfring.RecordComm))

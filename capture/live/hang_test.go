@@ -92,7 +92,7 @@ func samplesOf(t *testing.T, path string) map[uint32]uint64 {
 	defer r.Close()
 	of := make(map[uint32]uint64)
 	var sample perfring.Sample
-	if err := r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	if err := r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if rec.Type() == perfring.RecordSample && f.Sample(rec, &sample) == nil {
 			of[sample.PID]++
 		}

@@ -83,11 +83,11 @@ type recording struct {
 	out     *Outcome
 	command *command
 	source  *perfring.Source
-	writer  Output
+	writer  Destination
 	files   files // the same, if it goes on in other files; else nil
 	session *session.Session
 	// generators are nil where somebody else has opened the events.
-	generators *generators.Set
+	generators *generators.ProcessSet
 
 	opener openerLife
 
@@ -199,7 +199,7 @@ func (r *recording) createFor() (err error) {
 }
 
 // create begins the output.
-func (r *recording) create(events []perfring.Attr) (Output, error) {
+func (r *recording) create(events []perfring.Attr) (Destination, error) {
 	o := perfdata.Options{
 		Path: r.Output, Place: r.Place, Events: events,
 		CommandLine: commandlines.Mask(r.CommandLine), Version: r.Version, Compress: r.Compress, Stop: r.ending,
@@ -286,14 +286,14 @@ func (r *recording) describeKernel() error {
 		return nil
 	}
 	var records [][]byte
-	var ids []perfdata.BuildID
+	var ids []perfdata.FileBuildID
 	if r.Source == nil { // it has no kernel
 		var err error
 		if records, ids, err = perfdata.KernelRecords(r.source.Format()); err != nil && r.kernelToo() {
 			r.note(err.Error())
 		}
 	}
-	describe := func(w Output) error {
+	describe := func(w Destination) error {
 		for _, rec := range records {
 			if err := w.Write(rec); err != nil {
 				return err

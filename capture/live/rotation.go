@@ -56,9 +56,9 @@ func (r *Rotation) Files() string {
 
 // files is an Output that goes on in another file from time to time.
 type files interface {
-	Output
+	Destination
 	// begin takes what writes the things that have to be in each file before everything else.
-	begin(describe func(Output) error) error
+	begin(describe func(Destination) error) error
 	// rotate goes on in another file, or part of it, if it is time. over reports whether the recording ends.
 	rotate(r *recording, over func() bool) error
 }

@@ -12,7 +12,7 @@ type segments struct {
 	*perfdata.Writer
 	rotation *Rotation
 	options  perfdata.Options
-	begins   func(Output) error // writes what has to be in each file before everything else
+	begins   func(Destination) error // writes what has to be in each file before everything else
 
 	before int64 // bytes in the files that are complete
 	stated int64 // of the bytes in this file, those that say what was known of processes
@@ -63,7 +63,7 @@ func (s *segments) next() error {
 }
 
 // begin writes what each file begins with.
-func (s *segments) begin(describe func(Output) error) error {
+func (s *segments) begin(describe func(Destination) error) error {
 	s.begins = describe
 	return describe(s)
 }

@@ -12,8 +12,8 @@ import (
 	"unspool/capture/session"
 )
 
-// An Output is where a recording goes.
-type Output interface {
+// A Destination is where a recording goes.
+type Destination interface {
 	session.Sink
 	// BuildID is told of a file that samples are in. id is nil if it has none, or none that is known.
 	BuildID(path string, id []byte, kernel bool)
@@ -30,7 +30,7 @@ type Output interface {
 
 // A StreamOutput is the Output for events that somebody else has opened.
 type StreamOutput interface {
-	Output
+	Destination
 	session.ProcessSink
 	// Begin is called ahead of everything else.
 	Begin() error

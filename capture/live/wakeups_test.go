@@ -95,9 +95,10 @@ func TestLooksAtManyRings(t *testing.T) {
 		t.Fatal(err)
 	}
 	for cpus, most := range map[int]int{1: 64, 16: 64, 256: 256} {
-		var rings []perfring.Memory
+		var rings []perfring.SimulatedRing
 		for i := range 2 * cpus {
-			rings = append(rings, perfring.Memory{CPU: i / 2, SideBand: i%2 == 0, Data: make([]byte, 64), Head: new(uint64),
+			rings = append(rings, perfring.SimulatedRing{CPU: i / 2, SideBand: i%2 == 0, Data: make([]byte, 64),
+				Head: new(uint64),
 				Tail: new(uint64)})
 		}
 		r := &recording{source: perfring.OfMemory(perfring.Attr{}, rings, nil),

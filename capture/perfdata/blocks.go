@@ -19,8 +19,9 @@ func from(at io.ReaderAt, offset int64) io.Reader {
 }
 
 // blocks reads a file by raw calls, though reading a block takes longer than the 20 µs that Go's scheduler waits for a
-// system call: it would take the processor from the thread, which would have to find another one afterwards. This would be a fifth of the time of a conversion. While a slow disk is
-// read, other goroutines of the program wait as well, but they have nothing else to do.
+// system call: it would take the processor from the thread, which would have to find another one afterwards. This would
+// be a fifth of the time of a conversion. While a slow disk is read, other goroutines of the program wait as well, but
+// they have nothing else to do.
 type blocks struct {
 	file   *os.File
 	offset int64

@@ -318,7 +318,7 @@ func TestDamageIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	err = r.Ordered(func(perfring.Record, *perfring.Format, uint64) error { n++; return nil })
+	err = r.Ordered(func(perfring.Record, *perfring.SampleFormat, uint64) error { n++; return nil })
 	var damage *DamageError
 	if !errors.As(err, &damage) || damage.Offset != int64(at) || n != 3 {
 		t.Errorf("%d records, then %v, expected damage at %d\n%s", n, err, at, hex.Dump(data[at:][:16]))

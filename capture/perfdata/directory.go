@@ -212,7 +212,7 @@ const disorder = 10e6
 
 // takeTurns chooses the input that is read from: each one goes on until it is ahead of where the last one
 // was. What is earlier than all of them is delivered.
-func (r *Reader) takeTurns(q *queue, fn func(perfring.Record, *perfring.Format, uint64) error) error {
+func (r *Reader) takeTurns(q *queue, fn func(perfring.Record, *perfring.SampleFormat, uint64) error) error {
 	if !r.ended && r.latest <= r.until {
 		return nil
 	}

@@ -88,7 +88,7 @@ func compressed(t testing.TB, ring []byte) (b []byte) {
 // sampleTimes reads the times of all samples of a recording.
 func sampleTimes(t testing.TB, r *Reader) (times []uint64, err error) {
 	t.Helper()
-	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, time uint64) error {
 		if rec.Type() != perfring.RecordSample {
 			return nil
 		}
@@ -153,7 +153,7 @@ func TestMergingKeepsLittleBack(t *testing.T) {
 	r := openFile(t, directory(t, dirVersion, pieces...))
 	q := queue{limit: maxQueue}
 	most, n := 0, 0
-	err := r.ordered(&q, func(rec perfring.Record, _ *perfring.Format, _ uint64) error {
+	err := r.ordered(&q, func(rec perfring.Record, _ *perfring.SampleFormat, _ uint64) error {
 		most = max(most, len(q.items))
 		if rec.Type() == perfring.RecordSample {
 			n++

@@ -27,8 +27,8 @@ const (
 	ClockData     Feature = 29 // one moment by the samples' clock and by the wall clock
 )
 
-// BuildID names the build of a mapped file, or of the kernel.
-type BuildID struct {
+// FileBuildID names the build of a mapped file, or of the kernel.
+type FileBuildID struct {
 	Path   string // as the records name it, or "[kernel.kallsyms]"
 	ID     []byte // up to 20 bytes
 	Kernel bool   // the kernel or one of its modules
@@ -39,7 +39,7 @@ const maxBuildID = 20
 
 // appendBuildID appends id as a struct perf_record_header_build_id. In the BUILD_ID feature its
 // type is 0, as a record of a pipe it is HEADER_BUILD_ID.
-func appendBuildID(b []byte, typ perfring.RecordType, id BuildID) []byte {
+func appendBuildID(b []byte, typ perfring.RecordType, id FileBuildID) []byte {
 	misc := uint16(miscUser)
 	if id.Kernel {
 		misc = miscKernel

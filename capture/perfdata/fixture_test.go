@@ -48,7 +48,7 @@ func sample(id, time uint64, pid uint32, chain ...uint64) []byte {
 }
 
 // process makes the records that introduce a process that maps a file.
-func process(t testing.TB, f *perfring.Format, id, time uint64, pid uint32, comm, path string) [][]byte {
+func process(t testing.TB, f *perfring.SampleFormat, id, time uint64, pid uint32, comm, path string) [][]byte {
 	t.Helper()
 	trailer := &perfring.SampleID{PID: pid, TID: pid, Time: time, ID: id}
 	c, err := perfring.AppendComm(nil, f, &perfring.Comm{PID: pid, TID: pid, Comm: []byte(comm), Exec: true},

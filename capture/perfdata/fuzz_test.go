@@ -19,7 +19,7 @@ func fuzzRead(t *testing.T, r *Reader, size int) {
 	const most = 1 << 16 // records; compressed ones can be many
 	n := 0
 	errEnough := errors.New("enough")
-	err := r.ordered(&q, func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err := r.ordered(&q, func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if len(rec) != rec.Size() {
 			t.Fatalf("record of %d bytes says %d", len(rec), rec.Size())
 		}

@@ -26,7 +26,7 @@ const (
 // MMAP records, without which perf names no kernel address, and build IDs. f is the format of the recording;
 // the records' trailers are zero. Along with an error it returns what it found: with [kallsyms.ErrHidden],
 // these are the build IDs.
-func KernelRecords(f *perfring.Format) (records [][]byte, ids []BuildID, err error) {
+func KernelRecords(f *perfring.SampleFormat) (records [][]byte, ids []FileBuildID, err error) {
 	records, ids, err = kernelRecords(f, "/")
 	if errors.Is(err, kallsyms.ErrHidden) {
 		err = fmt.Errorf("%w: %s", err, kallsyms.Hint())
@@ -34,9 +34,9 @@ func KernelRecords(f *perfring.Format) (records [][]byte, ids []BuildID, err err
 	return records, ids, err
 }
 
-func kernelRecords(f *perfring.Format, root string) (records [][]byte, ids []BuildID, err error) {
+func kernelRecords(f *perfring.SampleFormat, root string) (records [][]byte, ids []FileBuildID, err error) {
 	if id := kernelBuildID(filepath.Join(root, "sys/kernel/notes")); id != nil {
-		ids = append(ids, BuildID{Path: kernelName, ID: id, Kernel: true})
+		ids = append(ids, FileBuildID{Path: kernelName, ID: id, Kernel: true})
 	}
 	syms, err := kernelSymbols(filepath.Join(root, "proc/kallsyms"), codeSize(filepath.Join(root, "proc/iomem")))
 	if err != nil {
@@ -81,7 +81,7 @@ func kernelRecords(f *perfring.Format, root string) (records [][]byte, ids []Bui
 			return records, ids, fmt.Errorf("mapping of the module %s: %w", m.path, err)
 		}
 		if m.id != nil {
-			ids = append(ids, BuildID{Path: m.path, ID: m.id, Kernel: true})
+			ids = append(ids, FileBuildID{Path: m.path, ID: m.id, Kernel: true})
 		}
 	}
 	return records, ids, nil

@@ -61,11 +61,11 @@ func TestKernelRecords(t *testing.T) {
 		name  string
 		files map[string]string
 		want  []mapping
-		ids   []BuildID
+		ids   []FileBuildID
 		err   error
 	}{
 		{"no modules", map[string]string{"proc/kallsyms": kernelList, "sys/kernel/notes": notes},
-			[]mapping{kernel}, []BuildID{{kernelName, id, true}}, nil},
+			[]mapping{kernel}, []FileBuildID{{kernelName, id, true}}, nil},
 		{"modules", map[string]string{"proc/kallsyms": kernelList,
 			"proc/modules": "xfs 2097152 1 - Live 0xffffffffc0a15000\nsnd_pcm 4096 0 - Live " +
 				"0xffffffffc0c15000 (OE)\n",
@@ -73,7 +73,7 @@ func TestKernelRecords(t *testing.T) {
 			"sys/module/snd_pcm/notes/.note.gnu.build-id": notes[24:]},
 			[]mapping{kernel, {0xffffffffc0a15000, 2097152, 0, lib + "/kernel/fs/xfs/xfs.ko.xz"},
 				{0xffffffffc0c15000, 4096, 0, "[snd_pcm]"}},
-			[]BuildID{{"[snd_pcm]", id, true}}, nil},
+			[]FileBuildID{{"[snd_pcm]", id, true}}, nil},
 		{"no data symbol", map[string]string{
 			"proc/kallsyms": "ffffffff9a000000 T _stext\nffffffff9b2089a7 T _etext\n"},
 			[]mapping{{0xffffffff9a000000, 0x12089a7, 0xffffffff9a000000, "[kernel.kallsyms]_stext"}}, nil, nil},
@@ -87,7 +87,7 @@ func TestKernelRecords(t *testing.T) {
 		{"size that cannot be", map[string]string{"proc/kallsyms": kernelList,
 			"proc/iomem": "  02000000-01000000 : Kernel code\n"}, []mapping{kernel}, nil, nil},
 		{"hidden", map[string]string{"proc/kallsyms": "0000000000000000 T _text\n", "sys/kernel/notes": notes},
-			nil, []BuildID{{kernelName, id, true}}, kallsyms.ErrHidden},
+			nil, []FileBuildID{{kernelName, id, true}}, kallsyms.ErrHidden},
 		{"empty", map[string]string{"proc/kallsyms": ""}, nil, nil, kallsyms.ErrHidden},
 		{"no file", nil, nil, nil, os.ErrNotExist},
 	} {

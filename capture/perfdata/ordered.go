@@ -28,7 +28,7 @@ type queued struct {
 	time   uint64
 	rec    perfring.Record
 	block  *block // the block that rec is in; nil if rec was copied
-	format *perfring.Format
+	format *perfring.SampleFormat
 }
 
 // Ordered calls fn with every record in the order of time, as far as the recording allows: a record is kept
@@ -44,27 +44,27 @@ type queued struct {
 //
 // The error is that of fn, a *DamageError after everything before the damage has been delivered,
 // or nil.
-func (r *Reader) Ordered(fn func(rec perfring.Record, f *perfring.Format, time uint64) error) error {
+func (r *Reader) Ordered(fn func(rec perfring.Record, f *perfring.SampleFormat, time uint64) error) error {
 	q := queue{limit: maxQueue}
 	return r.ordered(&q, fn)
 }
 
-// Kept is a record's reference to the memory that it is in.
-type Kept struct{ block *block }
+// RecordRef is a record's reference to the memory that it is in.
+type RecordRef struct{ block *block }
 
 // Keep keeps the record that Ordered's fn is called with: the record that it returns stays valid until
 // Release is called with the second result. Both belong to the goroutine of Ordered.
-func (r *Reader) Keep(rec perfring.Record) (perfring.Record, Kept) {
+func (r *Reader) Keep(rec perfring.Record) (perfring.Record, RecordRef) {
 	switch {
 	case r.inHand != nil && r.inHand.block == nil: // a copy
-		return rec, Kept{}
+		return rec, RecordRef{}
 	case r.copies():
-		return append(perfring.Record(nil), rec...), Kept{}
+		return append(perfring.Record(nil), rec...), RecordRef{}
 	case r.inHand == nil:
-		return rec, Kept{r.data.hold()}
+		return rec, RecordRef{r.data.hold()}
 	}
 	r.inHand.block.holds++
-	return rec, Kept{r.inHand.block}
+	return rec, RecordRef{r.inHand.block}
 }
 
 // copies reports whether records that are kept are copied. If blocks are held, each may be for one short record.
@@ -73,7 +73,7 @@ func (r *Reader) copies() bool {
 }
 
 // Release gives up a record that was kept.
-func (r *Reader) Release(k Kept) {
+func (r *Reader) Release(k RecordRef) {
 	if k.block != nil {
 		r.data.release(k.block)
 	}
@@ -82,7 +82,7 @@ func (r *Reader) Release(k Kept) {
 // Unknown returns how many records Ordered has left out.
 func (r *Reader) Unknown() uint64 { return r.unknown }
 
-func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, uint64) error) error {
+func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.SampleFormat, uint64) error) error {
 	for {
 		if r.inputs != nil {
 			if err := r.takeTurns(q, fn); err != nil {
@@ -133,7 +133,7 @@ func (r *Reader) ordered(q *queue, fn func(perfring.Record, *perfring.Format, ui
 // finishRound delivers the records up to the time that the last round ended with, and a FINISHED_ROUND; next is
 // the time for the round that follows.
 func (r *Reader) finishRound(q *queue, next uint64,
-	fn func(perfring.Record, *perfring.Format, uint64) error) error {
+	fn func(perfring.Record, *perfring.SampleFormat, uint64) error) error {
 	q.sort()
 	n, _ := slices.BinarySearchFunc(q.items, q.round, func(i queued, t uint64) int {
 		if i.time <= t {
@@ -154,7 +154,7 @@ func (r *Reader) finishRound(q *queue, next uint64,
 var finishedRound = perfring.Record(appendHeader(nil, perfring.RecordFinishedRound, 0, recordHeader))
 
 // keep makes an item of the record that was returned last.
-func (r *Reader) keep(rec perfring.Record, f *perfring.Format, time uint64) queued {
+func (r *Reader) keep(rec perfring.Record, f *perfring.SampleFormat, time uint64) queued {
 	if r.copies() {
 		return queued{time, append(perfring.Record(nil), rec...), nil, f}
 	}
@@ -224,7 +224,7 @@ func merge(to, a, b []queued) []queued {
 }
 
 // flush delivers the n earliest records.
-func (r *Reader) flush(q *queue, n int, fn func(perfring.Record, *perfring.Format, uint64) error) error {
+func (r *Reader) flush(q *queue, n int, fn func(perfring.Record, *perfring.SampleFormat, uint64) error) error {
 	q.sort()
 	for k := range q.items[:n] {
 		i := &q.items[k]

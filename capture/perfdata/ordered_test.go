@@ -60,7 +60,7 @@ func TestOrderedSortsWithinRounds(t *testing.T) {
 			var got []uint64
 			q := queue{limit: test.limit}
 			err := stream(t, test.times...).ordered(&q,
-				func(rec perfring.Record, f *perfring.Format, time uint64) error {
+				func(rec perfring.Record, f *perfring.SampleFormat, time uint64) error {
 					if rec.Type() == perfring.RecordFinishedRound {
 						return nil
 					}
@@ -87,7 +87,7 @@ func TestOrderedHoldsAFewRoundsOnly(t *testing.T) {
 	}
 	q := queue{limit: maxQueue}
 	most := 0
-	err := stream(t, times...).ordered(&q, func(perfring.Record, *perfring.Format, uint64) error {
+	err := stream(t, times...).ordered(&q, func(perfring.Record, *perfring.SampleFormat, uint64) error {
 		most = max(most, len(q.items))
 		return nil
 	})
@@ -126,7 +126,7 @@ func TestFewRecordsDoNotHoldARecording(t *testing.T) {
 		r.data.pool.most = most
 		var times []uint64
 		var records []perfring.Record
-		if err := r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
+		if err := r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, time uint64) error {
 			if time != 0 {
 				times = append(times, time)
 			}
@@ -154,7 +154,7 @@ func TestFewRecordsDoNotHoldARecording(t *testing.T) {
 func TestOrderedPassesErrorsOn(t *testing.T) {
 	stop := errors.New("stop")
 	for _, times := range [][]uint64{{1, 2}, {1, 0, 2, 0, 3, 0}} {
-		if err := stream(t, times...).Ordered(func(perfring.Record, *perfring.Format, uint64) error {
+		if err := stream(t, times...).Ordered(func(perfring.Record, *perfring.SampleFormat, uint64) error {
 			return stop
 		}); err != stop {
 			t.Error(err)
@@ -182,7 +182,7 @@ func TestRecordsOfUnknownEventsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := r.Ordered(func(perfring.Record, *perfring.Format, uint64) error { n++; return nil }); err != nil ||
+	if err := r.Ordered(func(perfring.Record, *perfring.SampleFormat, uint64) error { n++; return nil }); err != nil ||
 		n != 2 || r.Unknown() != 1 {
 		t.Errorf("%d records, %d unknown, %v", n, r.Unknown(), err)
 	}

@@ -14,9 +14,9 @@ import (
 	"unspool/capture/output"
 )
 
-// A Piece is one of the files of a recording that was written as several, each with the date behind its name (see
+// A DatedFile is one of the files of a recording that was written as several, each with the date behind its name (see
 // output.File.KeepDated).
-type Piece struct {
+type DatedFile struct {
 	Path        string
 	Dated       time.Time     // by its name
 	First, Last time.Time     // of its samples; zero where it does not say
@@ -59,8 +59,8 @@ func PieceNames(path string) (paths []string) {
 
 // ReadPiece reads what one of several files says about itself. The path is that of the recording, file one of
 // PieceNames.
-func ReadPiece(path, file string) Piece {
-	p := Piece{Path: file}
+func ReadPiece(path, file string) DatedFile {
+	p := DatedFile{Path: file}
 	p.Dated, _ = output.ParseDated(filepath.Base(path), filepath.Base(file))
 	fd, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // it may have become a FIFO
 	if err != nil {

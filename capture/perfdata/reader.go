@@ -45,15 +45,15 @@ type Reader struct {
 	err     error             // what Next returned last: io.EOF or a DamageError
 
 	events  []perfring.Attr
-	formats []perfring.Format // of events
-	own     perfring.Format   // of records that belong to no event, as perf made them
-	uniform bool              // all formats are the same
-	byID    map[uint64]int    // event by ID
-	names   map[uint64]string // of events that are not known yet, by their first ID
+	formats []perfring.SampleFormat // of events
+	own     perfring.SampleFormat   // of records that belong to no event, as perf made them
+	uniform bool                    // all formats are the same
+	byID    map[uint64]int          // event by ID
+	names   map[uint64]string       // of events that are not known yet, by their first ID
 
 	features   map[Feature]contents
-	featureErr error     // why there are none although the header announces some
-	ids        []BuildID // from HEADER_BUILD_ID records
+	featureErr error         // why there are none although the header announces some
+	ids        []FileBuildID // from HEADER_BUILD_ID records
 	unknown    uint64
 	inHand     *queued // the record from its queue that Ordered is delivering
 }
@@ -239,7 +239,7 @@ func (r *Reader) Event(id uint64) int {
 
 // Format returns the layout of a record: that of the event whose ID is in it. It is nil if that event is
 // not known.
-func (r *Reader) Format(rec perfring.Record) *perfring.Format {
+func (r *Reader) Format(rec perfring.Record) *perfring.SampleFormat {
 	if len(r.formats) == 0 {
 		return nil
 	}

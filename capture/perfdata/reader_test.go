@@ -78,7 +78,7 @@ func ownStacks(t testing.TB, path string) (stacks []stack) {
 	}
 	defer r.Close()
 	var s perfring.Sample
-	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, time uint64) error {
 		if rec.Type() != perfring.RecordSample {
 			return nil
 		}

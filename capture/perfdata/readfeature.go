@@ -101,7 +101,7 @@ func (r *Reader) CommandLine() (args []string) {
 }
 
 // BuildIDs returns the build IDs of files that the recording lists. MMAP2 records may have more.
-func (r *Reader) BuildIDs() []BuildID {
+func (r *Reader) BuildIDs() []FileBuildID {
 	ids := slices.Clone(r.ids)
 	for b := r.Feature(BuildIDs); ; {
 		rec, err := perfring.CheckRecord(b)
@@ -136,7 +136,7 @@ func (r *Reader) FileBuildIDs() map[string][]byte {
 }
 
 // decodeBuildID decodes a struct perf_record_header_build_id.
-func decodeBuildID(rec perfring.Record) (id BuildID, ok bool) {
+func decodeBuildID(rec perfring.Record) (id FileBuildID, ok bool) {
 	if len(rec) <= buildIDSize {
 		return id, false
 	}
@@ -149,7 +149,7 @@ func decodeBuildID(rec perfring.Record) (id BuildID, ok bool) {
 		return id, false
 	}
 	const cpuMode = 7 // PERF_RECORD_MISC_CPUMODE_MASK
-	return BuildID{
+	return FileBuildID{
 		Path:   text(rec[buildIDSize:]),
 		ID:     slices.Clone([]byte(field[:n])),
 		Kernel: rec.Misc()&cpuMode == miscKernel,

@@ -29,7 +29,7 @@ func TestOrderedDoesNotKeepRecordsWithoutATimeBack(t *testing.T) {
 	} {
 		var got []uint64
 		r := streamOf(t, round, c.times)
-		err := r.Ordered(func(rec perfring.Record, _ *perfring.Format, time uint64) error {
+		err := r.Ordered(func(rec perfring.Record, _ *perfring.SampleFormat, time uint64) error {
 			if rec.Type() != perfring.RecordFinishedRound {
 				got = append(got, time)
 			}

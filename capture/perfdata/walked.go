@@ -20,14 +20,14 @@ import (
 //   - Bit 12 says that the stack was completed by what was seen of it before the sample and after it, and not
 //     by its own copy alone: see package link. [IsJoined] reads it. Bit 13 says beside it that a part of what
 //     was seen was read from the process: [IsRead] reads it.
-//   - A [Pair] is a second SAMPLE record behind the first, equal except for its callchain and these bits,
+//   - A [PointerStack] is a second SAMPLE record behind the first, equal except for its callchain and these bits,
 //     which are 0. The last entry of its callchain is not an address: bit 0 is 1, so that the entry is not
 //     zero; bits 1 to 3 are the [unwind.FrameWalkEnd], bit 4 is Kernel, bit 5 is Agrees, and bits 8 and up
 //     are Reach. [DecodePair] reads it.
 type Walked struct {
-	Record perfring.Record  // as it was sampled
-	Format *perfring.Format // of Record
-	Sample *perfring.Sample // Record, decoded
+	Record perfring.Record        // as it was sampled
+	Format *perfring.SampleFormat // of Record
+	Sample *perfring.Sample       // Record, decoded
 	// Chain is the callchain: the kernel's part, PERF_CONTEXT_USER, and the addresses of the walk.
 	Chain []uint64
 	// Result is the result of the walk; nil if there was no user stack to walk.
@@ -39,16 +39,16 @@ type Walked struct {
 	// Place is the file in which an incomplete walk ended, or says why it is none.
 	Place string
 	// Links is what was found of the callers of a stack that the copy cuts off, if that was looked for.
-	Links link.Outcome
+	Links link.LookupOutcome
 	// Pair is the stack by frame pointers if the two are to be compared, else nil.
-	Pair *Pair
+	Pair *PointerStack
 
 	buf []byte
 }
 
-// A Pair is the result of frame pointers for a sample. Recordings with pairs are temporary, and used only by
+// A PointerStack is the result of frame pointers for a sample. Recordings with pairs are temporary, and used only by
 // package compare.
-type Pair struct {
+type PointerStack struct {
 	// Chain is the callchain with the addresses that frame pointers lead to.
 	Chain  []uint64
 	End    unwind.FrameWalkEnd
@@ -109,7 +109,7 @@ func setEnd(rec []byte, r unwind.Reason) {
 }
 
 // setJoined stores in a sample's record whether its stack was completed from others, and from which.
-func setJoined(rec []byte, o link.Outcome) {
+func setJoined(rec []byte, o link.LookupOutcome) {
 	misc := binary.LittleEndian.Uint16(rec[4:]) &^ (joinedBit | readBit)
 	switch o {
 	case link.Joined:
@@ -138,7 +138,7 @@ func End(misc uint16) (unwind.Reason, bool) {
 }
 
 // encode is the last entry of the callchain.
-func (p *Pair) encode() uint64 {
+func (p *PointerStack) encode() uint64 {
 	w := uint64(1) | uint64(p.End)<<1 | uint64(p.Reach)<<8
 	if p.Kernel {
 		w |= 1 << 4
@@ -150,7 +150,7 @@ func (p *Pair) encode() uint64 {
 }
 
 // DecodePair reads the last entry of a pair's callchain.
-func DecodePair(w uint64) Pair {
-	return Pair{End: unwind.FrameWalkEnd(w >> 1 & 7), Kernel: w>>4&1 != 0, Agrees: w>>5&1 != 0,
+func DecodePair(w uint64) PointerStack {
+	return PointerStack{End: unwind.FrameWalkEnd(w >> 1 & 7), Kernel: w>>4&1 != 0, Agrees: w>>5&1 != 0,
 		Reach: int(w >> 8)}
 }

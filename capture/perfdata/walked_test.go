@@ -79,7 +79,7 @@ func TestReadersOfSamplesThatSayTheirEnd(t *testing.T) {
 	}
 	defer r.Close()
 	var ends []unwind.Reason
-	if err := r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	if err := r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		var s perfring.Sample
 		if rec.Type() != perfring.RecordSample {
 			return nil
@@ -112,7 +112,7 @@ func TestPairEncoding(t *testing.T) {
 		unwind.KernelLimit} {
 		for flags := range 4 {
 			for _, reach := range []int{0, 8, 65528, 1<<40 - 8} {
-				p := Pair{End: end, Kernel: flags&1 != 0, Agrees: flags&2 != 0, Reach: reach}
+				p := PointerStack{End: end, Kernel: flags&1 != 0, Agrees: flags&2 != 0, Reach: reach}
 				w := p.encode()
 				if got := DecodePair(w); !reflect.DeepEqual(got, p) {
 					t.Errorf("%+v, want %+v", got, p)

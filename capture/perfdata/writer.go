@@ -68,7 +68,7 @@ type Writer struct {
 	buf     []byte // whole records, not written yet
 	packed  []byte // reused by flush
 	written int64
-	ids     []BuildID // for the BUILD_ID feature
+	ids     []FileBuildID // for the BUILD_ID feature
 
 	perfMaps []PerfMap
 
@@ -355,7 +355,7 @@ func (w *Writer) BuildID(path string, id []byte, kernel bool) {
 	if len(id) == 0 || w.isUnlisted(path) {
 		return
 	}
-	b := BuildID{Path: path, ID: slices.Clone(id), Kernel: kernel}
+	b := FileBuildID{Path: path, ID: slices.Clone(id), Kernel: kernel}
 	if w.pipe {
 		w.described = appendBuildID(w.described, perfring.RecordBuildID, b)
 		return

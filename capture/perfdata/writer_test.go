@@ -95,7 +95,7 @@ func TestReadsBackWhatWasWritten(t *testing.T) {
 			if r.Text(Hostname) != host || r.Text(Version) != "unspool 1.0" || r.Text(Arch) == "" {
 				t.Errorf("host %q, version %q, arch %q", r.Text(Hostname), r.Text(Version), r.Text(Arch))
 			}
-			want := []BuildID{{"/opt/app/hello", bytes.Repeat([]byte{0xab}, 20), false},
+			want := []FileBuildID{{"/opt/app/hello", bytes.Repeat([]byte{0xab}, 20), false},
 				{kernelName, []byte{1, 2, 3, 4}, true}}
 			if ids := r.BuildIDs(); !reflect.DeepEqual(ids, want) {
 				t.Errorf("build IDs %v", ids)

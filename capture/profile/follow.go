@@ -38,7 +38,7 @@ func Follow(r *perfdata.Reader, names symbols.Options, fn func(*Profile) error) 
 	f := newFollower(r.Event, names)
 	f.describeAgain = func() { f.describe(r) }
 	described := false
-	err := r.Ordered(func(rec perfring.Record, format *perfring.Format, time uint64) error {
+	err := r.Ordered(func(rec perfring.Record, format *perfring.SampleFormat, time uint64) error {
 		if !described {
 			described = true
 			f.describe(r)
@@ -65,7 +65,7 @@ func newFollower(event func(id uint64) int, names symbols.Options) *follower {
 }
 
 // take applies a record.
-func (f *follower) take(rec perfring.Record, format *perfring.Format, time uint64) {
+func (f *follower) take(rec perfring.Record, format *perfring.SampleFormat, time uint64) {
 	f.note(rec)
 	f.record(rec, format, time)
 }

@@ -56,7 +56,7 @@ func TestFollowedPartsAddUp(t *testing.T) {
 type feeder struct {
 	*follower
 	t      *testing.T
-	format perfring.Format
+	format perfring.SampleFormat
 }
 
 func newFeeder(t *testing.T) *feeder {

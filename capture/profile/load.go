@@ -22,7 +22,7 @@ type loader struct {
 	*builder
 	table    *vmas.Table
 	replay   *replay.Replay // into table
-	lost     replay.Counts
+	lost     replay.Losses
 	event    func(id uint64) int // index of the event with this ID in samples, -1 for none
 	comms    map[uint64]string   // by pid<<32|tid
 	current  map[uint64]int32    // the thread that pid<<32|tid is now
@@ -77,21 +77,21 @@ type Options struct {
 	// Timeline, if set, is given every sample. Its nodes are those of the profile once Load has returned.
 	Timeline *Timeline
 	// Watcher, if set, is called with every record and sample.
-	Watcher Watcher
+	Watcher Observer
 	// NoStacks leaves stacks to the Watcher: the profile counts samples without them.
 	NoStacks bool
 }
 
-// Watcher is called with the records and samples of a recording, in the order of Load. They are valid
+// Observer is called with the records and samples of a recording, in the order of Load. They are valid
 // during the call only.
-type Watcher interface {
+type Observer interface {
 	// Begin is called first, with the profile that Load will return, which grows. A frame may still get a better
 	// name, and inlined frames are added at the end. Nodes and samples are another goroutine's until Load
 	// returns.
 	Begin(p *Profile)
 	// Record is called with the content of every record other than a sample. time is in ns, 0 for records about
 	// the time before the recording.
-	Record(c *replay.Change, f *perfring.Format, time uint64)
+	Record(c *replay.Change, f *perfring.SampleFormat, time uint64)
 	// Sample is called with every sample that counts, and its frames, leaf first: one for each address of the
 	// callchain that the profile has. They are indices in the Frames of the profile that Load returns, without
 	// inlined frames; thread is one in its Threads.
@@ -134,7 +134,7 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o Options) (*Profile, err
 	var records uint64
 	told := time.Now()
 	l.planting = plantBeside(l.plant)
-	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, time uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, time uint64) error {
 		if !described { // in a pipe, this is known only when the first record is returned
 			described = true
 			l.describe(r)
@@ -233,7 +233,7 @@ func newLoader(sym *symbols.Symbolizer) *loader {
 func threadKey(pid, tid uint32) uint64 { return uint64(pid)<<32 | uint64(tid) }
 
 // record applies one record. The format is that of its event, or of any for records without one.
-func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
+func (l *loader) record(r perfring.Record, f *perfring.SampleFormat, time uint64) {
 	if r.Type() == perfring.RecordSample {
 		if f.Sample(r, &l.sample) != nil {
 			l.malformed++
@@ -279,7 +279,7 @@ func (l *loader) record(r perfring.Record, f *perfring.Format, time uint64) {
 }
 
 // loss adds a Loss, if the record is about one.
-func (l *loader) loss(c *replay.Change, r perfring.Record, f *perfring.Format, time uint64) {
+func (l *loader) loss(c *replay.Change, r perfring.Record, f *perfring.SampleFormat, time uint64) {
 	switch c.Kind {
 	case replay.LostRecords, replay.LostSamples, replay.Throttled:
 	default:

@@ -45,7 +45,7 @@ type Image struct {
 	// File identifies the file without its build ID, for comparison with the file that is opened.
 	File vmas.FileID
 
-	Code []symbols.Segment // nil if its file was not found: then addresses are offsets in the file
+	Code []symbols.CodeSegment // nil if its file was not found: then addresses are offsets in the file
 }
 
 // Frame is a place in the code. The name of a function without a symbol is its image and address in brackets,

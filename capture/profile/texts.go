@@ -1,13 +1,13 @@
 package profile
 
-// Texts numbers texts in the order of their first use. The zero value has none.
-type Texts struct {
+// StringTable numbers texts in the order of their first use. The zero value has none.
+type StringTable struct {
 	List    []string // by number
 	numbers map[string]int32
 }
 
 // Number returns the number of a text, a new one where it is the first of its kind.
-func (t *Texts) Number(text string) int32 {
+func (t *StringTable) Number(text string) int32 {
 	n, ok := t.numbers[text]
 	if !ok {
 		if t.numbers == nil {

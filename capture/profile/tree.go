@@ -48,13 +48,13 @@ func (t *tree) within(nodes int) {
 	t.nodeRoom, t.made = room{nodes}, make(map[uint32]int)
 }
 
-// Stacks are stacks of a Watcher's own, of the frames that it is called with. They are bounded as those of a
+// StackSet are stacks of a Watcher's own, of the frames that it is called with. They are bounded as those of a
 // Profile are.
-type Stacks struct{ tree }
+type StackSet struct{ tree }
 
 // NewStacks returns an empty Stacks, which can have so many nodes.
-func NewStacks(nodes int) *Stacks {
-	s := &Stacks{tree{p: &Profile{}}}
+func NewStacks(nodes int) *StackSet {
+	s := &StackSet{tree{p: &Profile{}}}
 	s.grow(0, 0)
 	s.within(nodes)
 	return s
@@ -62,12 +62,12 @@ func NewStacks(nodes int) *Stacks {
 
 // Leaf returns the node at the end of a stack of a thread, whose frames are given leaf first; ok is false if there is
 // no room for it.
-func (s *Stacks) Leaf(pid uint32, thread int32, frames []int32) (leaf int32, ok bool) {
+func (s *StackSet) Leaf(pid uint32, thread int32, frames []int32) (leaf int32, ok bool) {
 	return s.stack(pid, thread, 0, frames)
 }
 
 // Nodes returns the nodes, as a Profile has them.
-func (s *Stacks) Nodes() []Node { return s.p.Nodes }
+func (s *StackSet) Nodes() []Node { return s.p.Nodes }
 
 // stack returns the node at the end of the path of a thread's frames below a root, given leaf first. If there is
 // no room for all of it, whole is false, and the node is that of the frames for which there was room.

@@ -23,17 +23,17 @@ func TestBuildIDOfAPath(t *testing.T) {
 	id := func(b byte) []byte { return bytes.Repeat([]byte{b}, 20) }
 	for _, c := range []struct {
 		name   string
-		builds []perfdata.BuildID
+		builds []perfdata.FileBuildID
 		want   []byte // of /bin/a
 	}{
-		{"one", []perfdata.BuildID{{Path: "/bin/a", ID: id(1)}, {Path: "/bin/b", ID: id(2)}}, id(1)},
-		{"none", []perfdata.BuildID{{Path: "/bin/b", ID: id(2)}}, nil},
-		{"two", []perfdata.BuildID{{Path: "/bin/a", ID: id(1)}, {Path: "/bin/a", ID: id(2)}}, nil},
-		{"two, and others", []perfdata.BuildID{
+		{"one", []perfdata.FileBuildID{{Path: "/bin/a", ID: id(1)}, {Path: "/bin/b", ID: id(2)}}, id(1)},
+		{"none", []perfdata.FileBuildID{{Path: "/bin/b", ID: id(2)}}, nil},
+		{"two", []perfdata.FileBuildID{{Path: "/bin/a", ID: id(1)}, {Path: "/bin/a", ID: id(2)}}, nil},
+		{"two, and others", []perfdata.FileBuildID{
 			{Path: "/bin/a", ID: id(1)}, {Path: "/bin/b", ID: id(3)}, {Path: "/bin/a", ID: id(2)}}, nil},
-		{"three", []perfdata.BuildID{
+		{"three", []perfdata.FileBuildID{
 			{Path: "/bin/a", ID: id(1)}, {Path: "/bin/a", ID: id(2)}, {Path: "/bin/a", ID: id(3)}}, nil},
-		{"the kernel's", []perfdata.BuildID{{Path: "/bin/a", ID: id(1), Kernel: true}}, nil},
+		{"the kernel's", []perfdata.FileBuildID{{Path: "/bin/a", ID: id(1), Kernel: true}}, nil},
 	} {
 		var recording bytes.Buffer
 		w, err := perfdata.Create(perfdata.Options{Path: "-", Out: &recording, Events: rawEvents()})

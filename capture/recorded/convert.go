@@ -65,7 +65,7 @@ var ErrNoneSelected = errors.New("no samples are selected")
 // Convert unwinds the stacks of a recording and writes one that has callchains in their place and everything
 // else unchanged. The outcome is valid, and the output a complete recording, whatever the error is: a
 // *perfdata.DamageError says how far the input could be read.
-func Convert(ctx context.Context, o Options) (out Outcome, err error) {
+func Convert(ctx context.Context, o Options) (out Conversion, err error) {
 	out.Trouble = counts.NewTrouble()
 	if err := o.Check(); err != nil {
 		return out, err
@@ -104,8 +104,8 @@ func Convert(ctx context.Context, o Options) (out Outcome, err error) {
 	return out, err
 }
 
-// An Outcome is the result of a conversion.
-type Outcome struct {
+// A Conversion is the result of a conversion.
+type Conversion struct {
 	counts.Result
 	// Copied means that the recording has no raw stacks: nothing was unwound.
 	Copied bool
@@ -156,7 +156,7 @@ func (o *Options) checkOutput() error {
 // A conversion has the state of [Convert]: one lane on the goroutine of the reader, or several on their own.
 type conversion struct {
 	Options
-	out      *Outcome
+	out      *Conversion
 	stop     <-chan struct{}
 	reader   *perfdata.Reader
 	writer   *perfdata.Writer
@@ -276,7 +276,7 @@ func RecordedAt(path string) (at time.Time) {
 }
 
 // record converts the next record.
-func (c *conversion) record(rec perfring.Record, f *perfring.Format, time uint64) error {
+func (c *conversion) record(rec perfring.Record, f *perfring.SampleFormat, time uint64) error {
 	if c.writer == nil {
 		if err := c.begin(); err != nil {
 			return err

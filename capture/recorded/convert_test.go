@@ -124,7 +124,7 @@ const secret = "SECRETS!"
 
 // secretSample holds a secret in a register and in its stack.
 func secretSample(time uint64, stack int) perfring.Record {
-	s := sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
+	s := sessiontest.RawSample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
 		BP: le.Uint64([]byte(secret)), IP: 0x1234, SP: 0x7000,
 		Stack: bytes.Repeat([]byte(secret), stack/8), DynSize: uint64(stack)}
 	return s.At(time)
@@ -209,7 +209,7 @@ func inMemory(t testing.TB, content []byte) *os.File {
 
 // convertBytes converts a recording in memory, to a file of its own unless change says where.
 func convertBytes(t testing.TB, input []byte,
-	change func(o *Options)) (output []byte, out Outcome, err error) {
+	change func(o *Options)) (output []byte, out Conversion, err error) {
 	t.Helper()
 	in := inMemory(t, input)
 	defer in.Close()
@@ -606,8 +606,8 @@ func TestConvertTakesOnlyTheRecordedEventsBuildIDs(t *testing.T) {
 
 func TestConvertKeepsTheIdleTask(t *testing.T) {
 	r := &rawRecording{events: rawEvents(), records: []perfring.Record{
-		sessiontest.Sample{Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{^uint64(127), 9}}.At(1),
-		sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_GUEST_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
+		sessiontest.RawSample{Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{^uint64(127), 9}}.At(1),
+		sessiontest.RawSample{PID: 7, Misc: unix.PERF_RECORD_MISC_GUEST_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
 			Stack: make([]byte, 64), DynSize: 64}.At(2),
 	}}
 	output, out, err := convertBytes(t, r.file(), nil)

@@ -72,7 +72,7 @@ func unwindCut(t *testing.T, path string, size uint64, c session.Config) *counts
 	defer r.Close()
 	var s *session.Session
 	var sample perfring.Sample
-	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if s == nil {
 			c.Format, c.Proc, c.MaxStack = f, "/proc", 2048
 			s = session.New(c)

@@ -68,8 +68,8 @@ type batch struct {
 
 type batched struct {
 	rec    perfring.Record
-	format *perfring.Format
-	kept   perfdata.Kept
+	format *perfring.SampleFormat
+	kept   perfdata.RecordRef
 }
 
 const (
@@ -182,7 +182,7 @@ func (p *lanes) writeBatch(b *batch) error {
 }
 
 // record adds a record to the batch.
-func (p *lanes) record(rec perfring.Record, f *perfring.Format) {
+func (p *lanes) record(rec perfring.Record, f *perfring.SampleFormat) {
 	if p.next == nil {
 		p.next = p.take()
 	}

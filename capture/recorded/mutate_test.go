@@ -36,7 +36,7 @@ func FuzzRecordsOfARecording(f *testing.F) {
 			time += 10
 			if typ == perfring.RecordSample && words == 0 {
 				stack := b[:min(len(b), 64)]
-				r.records = append(r.records, sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, IP: 0x1000,
+				r.records = append(r.records, sessiontest.RawSample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, IP: 0x1000,
 					ABI: unix.PERF_SAMPLE_REGS_ABI_64, SP: 0x7000, Stack: append(stack[:len(stack):len(stack)],
 						make([]byte, 64-len(stack))...), DynSize: uint64(misc) % 65}.At(time))
 				b = b[len(stack):]

@@ -68,7 +68,7 @@ func (w *watched) begin() error {
 }
 
 // record takes the next record.
-func (w *watched) record(rec perfring.Record, f *perfring.Format, _ uint64) error {
+func (w *watched) record(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 	if w.c.own == nil {
 		if err := w.begin(); err != nil {
 			return err

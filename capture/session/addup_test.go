@@ -60,7 +60,7 @@ func TestStatsAddUp(t *testing.T) {
 	s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
 	goexit := outermost(t)
 	complete := sessiontest.UserSample(mapThisProgram(t, s, goexit), goexit)
-	pointer := func(bp uint64) sessiontest.Sample { // BP leads to a frame, and from there to bp
+	pointer := func(bp uint64) sessiontest.RawSample { // BP leads to a frame, and from there to bp
 		f := sessiontest.UserSample(7, 0x1234)
 		f.BP = 0x7010
 		binary.LittleEndian.PutUint64(f.Stack[16:], bp)
@@ -83,7 +83,7 @@ func TestStatsAddUp(t *testing.T) {
 	for _, r := range []perfring.Record{
 		complete.Record(), sessiontest.UserSample(7, 0x5000).Record(), sessiontest.UserSample(7, 0x5000).Record(),
 		ends.Record(), pointer(0x8000).Record(),
-		sessiontest.Sample{PID: 2, Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9}}.Record(),
+		sessiontest.RawSample{PID: 2, Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9}}.Record(),
 		inside.Record(), damaged.Record(),
 		lost, sessiontest.RawRecord(perfring.RecordLostSamples, 6, 1, 3, 0, 0, 0, 0, 0, 0, 0),
 		sessiontest.RawRecord(perfring.RecordThrottle, 7, 1, make([]byte, 24)...),

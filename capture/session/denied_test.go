@@ -120,7 +120,7 @@ func TestMappingsThatMayNotBeRead(t *testing.T) {
 		t.Errorf("%d samples, %d denied", s.Stats.User, s.Stats.Denied)
 	}
 	var b strings.Builder
-	counts.WriteSummary(&b, &s.Stats, s.Trouble(), counts.Limits{StackSize: 32768, MaxStack: 2048}, "")
+	counts.WriteSummary(&b, &s.Stats, s.Trouble(), counts.Settings{StackSize: 32768, MaxStack: 2048}, "")
 	for _, want := range []string{"3 samples are of processes whose mappings", "may not be read (3)"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the summary does not say %q:\n%s", want, &b)

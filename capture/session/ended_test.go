@@ -43,7 +43,7 @@ func TestNothingIsKeptOfProcessesThatHaveEnded(t *testing.T) {
 			Comm: []byte("short")}, &id)
 		mmap, merr := perfring.AppendMmap2(nil, &format, &perfring.Mmap2{PID: pid, TID: pid, Addr: 0x400000,
 			Len: 0x10000, Prot: unix.PROT_EXEC, Path: []byte("/bin/true")}, &id)
-		sample := sessiontest.Sample{PID: pid, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
+		sample := sessiontest.RawSample{PID: pid, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
 			IP: 0x400100, SP: 0x7000, Stack: make([]byte, 64), DynSize: 64}.Record()
 		binary.LittleEndian.PutUint64(sample[sampleTime:], at)
 		exit, xerr := recordtest.AppendTask(nil, &format, perfring.RecordExit, &task, &id)

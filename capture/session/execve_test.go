@@ -115,46 +115,48 @@ func TestSamplesInsideExecve(t *testing.T) {
 	stack := make([]byte, 64)
 	binary.LittleEndian.PutUint64(stack[16:], 0x8000) // beyond the copy
 	binary.LittleEndian.PutUint64(stack[24:], 0x1800)
-	old := sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9, inside, 9},
+	old := sessiontest.RawSample{PID: 7, Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9, inside, 9},
 		ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: 0x1234, BP: 0x7010, SP: 0x7000, Stack: stack, DynSize: 64}
-	with := func(f func(*sessiontest.Sample)) sessiontest.Sample { s := old; f(&s); return s }
+	with := func(f func(*sessiontest.RawSample)) sessiontest.RawSample { s := old; f(&s); return s }
 	for _, c := range []struct {
 		name       string
-		sample     sessiontest.Sample
+		sample     sessiontest.RawSample
 		user, exec uint64
 		end        unwind.Reason
 	}{
 		{"the old program's stack is there", old, 1, 0, unwind.DumpTooShort},
-		{"there is no stack", with(func(s *sessiontest.Sample) { s.DynSize = 0 }), 0, 1, 0},
+		{"there is no stack", with(func(s *sessiontest.RawSample) { s.DynSize = 0 }), 0, 1, 0},
 		{"no stack, in a fault",
-			with(func(s *sessiontest.Sample) { s.DynSize, s.Chain = 0, []uint64{kernel, 9, entry} }), 1, 0,
+			with(func(s *sessiontest.RawSample) { s.DynSize, s.Chain = 0, []uint64{kernel, 9, entry} }), 1, 0,
 			unwind.DumpTooShort},
 		{"no stack, and the kernel's part breaks off",
-			with(func(s *sessiontest.Sample) { s.DynSize, s.Chain = 0, []uint64{kernel, outside} }), 0, 0, 0},
-		{"no stack, in user mode", with(func(s *sessiontest.Sample) {
+			with(func(s *sessiontest.RawSample) { s.DynSize, s.Chain = 0, []uint64{kernel, outside} }), 0, 0, 0},
+		{"no stack, in user mode", with(func(s *sessiontest.RawSample) {
 			s.DynSize, s.Chain, s.Misc = 0, nil, unix.PERF_RECORD_MISC_USER
 		}), 1, 0, unwind.DumpTooShort},
-		{"where the parent of vfork may run", with(func(s *sessiontest.Sample) {
+		{"where the parent of vfork may run", with(func(s *sessiontest.RawSample) {
 			s.PID, s.Chain = 8, []uint64{kernel, 9, giving, inside, 9}
 		}), 0, 1, 0},
-		{"before that", with(func(s *sessiontest.Sample) { s.PID = 8 }), 1, 0, unwind.DumpTooShort},
-		{"where no parent waits for it", with(func(s *sessiontest.Sample) {
+		{"before that", with(func(s *sessiontest.RawSample) { s.PID = 8 }), 1, 0, unwind.DumpTooShort},
+		{"where no parent waits for it", with(func(s *sessiontest.RawSample) {
 			s.Chain = []uint64{kernel, 9, giving, inside, 9}
 		}), 1, 0, unwind.DumpTooShort},
-		{"it has executed a program since it was forked", with(func(s *sessiontest.Sample) {
+		{"it has executed a program since it was forked", with(func(s *sessiontest.RawSample) {
 			s.PID, s.Chain = 9, []uint64{kernel, 9, giving, inside, 9}
 		}), 1, 0, unwind.DumpTooShort},
-		{"the new program's stack", with(func(s *sessiontest.Sample) { s.Stack = make([]byte, 64) }), 0, 1, 0},
-		{"no mapping at the old PC", with(func(s *sessiontest.Sample) { s.IP = 0x5000 }), 0, 1, 0},
-		{"another system call", with(func(s *sessiontest.Sample) { s.IP = 0x5000; s.Chain = []uint64{kernel, 9, outside} }),
+		{"the new program's stack", with(func(s *sessiontest.RawSample) { s.Stack = make([]byte, 64) }), 0, 1, 0},
+		{"no mapping at the old PC", with(func(s *sessiontest.RawSample) { s.IP = 0x5000 }), 0, 1, 0},
+		{"another system call", with(func(s *sessiontest.RawSample) {
+			s.IP, s.Chain = 0x5000, []uint64{kernel, 9, outside}
+		}),
 			1, 0, unwind.Unmapped},
-		{"user mode", with(func(s *sessiontest.Sample) { s.IP = 0x5000; s.Misc = unix.PERF_RECORD_MISC_USER }), 1, 0,
+		{"user mode", with(func(s *sessiontest.RawSample) { s.IP = 0x5000; s.Misc = unix.PERF_RECORD_MISC_USER }), 1, 0,
 			unwind.Unmapped},
-		{"no registers", with(func(s *sessiontest.Sample) { s.ABI = unix.PERF_SAMPLE_REGS_ABI_NONE; s.Stack = nil }), 0, 0,
+		{"no registers", with(func(s *sessiontest.RawSample) { s.ABI = unix.PERF_SAMPLE_REGS_ABI_NONE; s.Stack = nil }), 0, 0,
 			0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var k sessiontest.Kept
+			var k sessiontest.Collector
 			s := newTestSession(&k)
 			s.execve = execve{kernelCode: kernelCode{
 				loaders:   []kernelRange{{0xffffffff81003000, 0xffffffff81003800}},

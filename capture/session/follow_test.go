@@ -110,7 +110,7 @@ func TestSessionFollowsRecords(t *testing.T) {
 
 // TestMappingsAreReadAgain samples code in memory that no record told of, in this process.
 func TestMappingsAreReadAgain(t *testing.T) {
-	var k sessiontest.Kept
+	var k sessiontest.Collector
 	f := sessiontest.Format()
 	s := New(Config{Format: &f, Sink: &k, Proc: "/proc", MaxStack: 2048})
 	pid := uint32(os.Getpid())

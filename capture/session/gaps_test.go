@@ -78,7 +78,7 @@ func TestGapsBesideLockedMemory(t *testing.T) {
 	hanging, page, _ := fusetest.Lock(t)
 	stack := mapped(t, 3*512)
 	base := uint64(uintptr(unsafe.Pointer(&stack[0])))
-	s := New(Config{Format: new(perfring.Format), Sink: sessiontest.Discard{}, Live: true, Join: true})
+	s := New(Config{Format: new(perfring.SampleFormat), Sink: sessiontest.Discard{}, Live: true, Join: true})
 	s.completer.gaps.note(stackGap{pid: hanging, start: page, end: page + 8, sp: page}, perfring.Now())
 	own := stackGap{pid: uint32(os.Getpid()), start: base, end: base + 8*uint64(len(stack)), sp: base}
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(&stack[0])), 8*len(stack))

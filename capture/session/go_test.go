@@ -185,7 +185,7 @@ func TestGoStacksAreWhatGoSees(t *testing.T) {
 	c := goChecker{t: t, chains: chains, functions: functions, seen: make([]int, len(chains)),
 		ends: make(map[string]int), leaves: make(map[string]int)}
 	var s *Session
-	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if s == nil {
 			s = New(Config{Format: f, Sink: &c, Proc: "/proc", MaxStack: 2048})
 			c.format = f.Unwound()
@@ -243,7 +243,7 @@ func functionsOf(t *testing.T, name string) (list []goFunction) {
 // A goChecker is the sink of the session: it looks at each unwound sample.
 type goChecker struct {
 	t         *testing.T
-	format    perfring.Format
+	format    perfring.SampleFormat
 	stats     *counts.Stats
 	chains    [][]uint64
 	functions []goFunction

@@ -21,7 +21,7 @@ type Held struct {
 	walked perfdata.Walked
 	fields perfring.Sample
 	result unwind.Result
-	pair   perfdata.Pair
+	pair   perfdata.PointerStack
 }
 
 // heldPools keep the memory for others of about the same size: less than 4, 16 and 64 KiB, and more. What had room for

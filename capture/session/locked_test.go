@@ -35,7 +35,7 @@ func TestMemoryThatIsLocked(t *testing.T) {
 	t.Parallel()
 	pid, page, _ := fusetest.Lock(t)
 	self := uint32(os.Getpid())
-	s := New(Config{Format: new(perfring.Format), Live: true})
+	s := New(Config{Format: new(perfring.SampleFormat), Live: true})
 	word := mapped(t, 1)
 	word[0] = 4711
 	at, buf := uint64(uintptr(unsafe.Pointer(&word[0]))), make([]byte, 8)
@@ -55,7 +55,7 @@ func TestMemoryThatIsLocked(t *testing.T) {
 // Where the memory of as many processes hangs as may, no other process is read, and the user is told, once.
 func TestMemoryOfManyThatIsLocked(t *testing.T) {
 	t.Parallel()
-	s := New(Config{Format: new(perfring.Format), Live: true})
+	s := New(Config{Format: new(perfring.SampleFormat), Live: true})
 	word := mapped(t, 1)
 	at, buf := uint64(uintptr(unsafe.Pointer(&word[0]))), make([]byte, 8)
 	told := func() string {

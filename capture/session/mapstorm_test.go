@@ -61,7 +61,7 @@ func BenchmarkMappingStorm(b *testing.B) {
 		}
 	}
 	pid := uint32(os.Getpid())
-	sample := sessiontest.Sample{
+	sample := sessiontest.RawSample{
 		PID: pid, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
 		IP: binary.LittleEndian.Uint64(stack) - 1, SP: 0x7000, Stack: stack, DynSize: 64,
 	}.Record()

@@ -33,7 +33,7 @@ func reach(res *unwind.Result, stack *unwind.Stack) int {
 
 // A pairing makes the pair of a sample: its stack along frame pointers. Its memory is used again.
 type pairing struct {
-	pair  perfdata.Pair
+	pair  perfdata.PointerStack
 	own   []uint64 // the user part of the kernel's chain
 	limit int      // how many entries a callchain of the kernel has at most; 0 before the first pair
 }
@@ -50,7 +50,7 @@ func (w *work) pairUp(walker *unwind.Unwinder) {
 		size = 4
 	}
 	walk := walker.FollowFramePointers(&w.regs, &w.stack, p.limit-kernel, size)
-	pair := perfdata.Pair{Chain: p.pair.Chain[:0], End: walk.End, Reach: reach(&w.result, &w.stack)}
+	pair := perfdata.PointerStack{Chain: p.pair.Chain[:0], End: walk.End, Reach: reach(&w.result, &w.stack)}
 	if pair.End == unwind.CopyEnds && pair.Reach > 0 {
 		pair.End = unwind.OffStack // above the outermost frame
 	}

@@ -39,7 +39,7 @@ const (
 	leastQuiet = 20 * time.Millisecond
 )
 
-// A RingReader reads stacks when they are sampled: the opener, or [rest.Direct].
+// A RingReader reads stacks when they are sampled: the opener, or [rest.DirectReader].
 type RingReader interface {
 	ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid int, err error)
 }
@@ -136,7 +136,7 @@ func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
 	if stacks := r.stacks[r.source.CPU()]; stacks != nil {
 		rest := stacks.Find(sm.TID, sm.Time, stack.Base+sm.DynSize)
 		stack.Rest, stack.Above = rest.Memory, unwind.Piece{Addr: rest.At, Data: rest.Above}
-		stack.Growth = unwind.Growth{At: rest.Morestack, G: rest.G}
+		stack.Growth = unwind.GrownStack{At: rest.Morestack, G: rest.G}
 		for _, p := range rest.Wished {
 			stack.Wished = append(stack.Wished, unwind.Piece{Addr: p.At, Data: p.Memory})
 		}
@@ -144,7 +144,7 @@ func (r *restReader) add(sm *perfring.Sample, stack *unwind.Stack) {
 }
 
 // walked notes the walk over that stack, and reports whether what was read has completed it.
-func (r *restReader) walked(w *work) link.Outcome {
+func (r *restReader) walked(w *work) link.LookupOutcome {
 	sm, stack, res := &w.sample, &w.stack, &w.result
 	share := r.programs.sampled(w.SpaceID, sm.Time)
 	stacks, n := r.stacks[r.source.CPU()], len(res.Frames)
@@ -172,7 +172,7 @@ func (r *restReader) walked(w *work) link.Outcome {
 	}
 	if (res.End == unwind.Root || leftGo) && !stacks.RunsGo(sm.TID) {
 		if g, ok := res.Growth(); ok {
-			stacks.Grows(sm.TID, rest.Growth(g))
+			stacks.Grows(sm.TID, rest.GrowthOffsets(g))
 		}
 	}
 	if isRest || res.Open > 0 || leftGo || wishes {

@@ -28,7 +28,7 @@ type Session struct {
 	walker *unwind.Unwinder
 	execve execve
 	work   work          // is used again for each sample
-	lost   replay.Counts // what was lost, as records tell
+	lost   replay.Losses // what was lost, as records tell
 
 	completer    completer
 	teller       teller
@@ -38,7 +38,7 @@ type Session struct {
 
 // A Config has the settings of a session.
 type Config struct {
-	Format *perfring.Format // of the records
+	Format *perfring.SampleFormat // of the records
 	Sink   Sink
 
 	// Proc is "/proc" if processes that no record tells of are looked up there, or "" if only records are
@@ -93,7 +93,7 @@ type Config struct {
 	CommandLines bool
 
 	// Generators, if set, are told of what is sampled in generated code.
-	Generators *generators.Set
+	Generators *generators.ProcessSet
 	// KeepFiles is how many bytes of files that no process maps any more are kept, for [image.Store.Files].
 	KeepFiles int64
 	// BuildIDs, if set, is called for each file that a frame was in and whose build ID no record has: when no
@@ -113,7 +113,7 @@ func New(c Config) *Session {
 	case c.Processes != nil:
 		memory = process.Aside(c.Processes)
 	case c.Live:
-		i := newImpatient(process.Direct("/proc"), s.trouble.NoteMemory)
+		i := newTimedMemory(process.Direct("/proc"), s.trouble.NoteMemory)
 		s.config.Processes, memory = i, i
 	default:
 		s.config.Processes = process.Direct("/proc")
@@ -145,7 +145,7 @@ func New(c Config) *Session {
 // openImages makes the store of images.
 func (s *Session) openImages() {
 	c := &s.config
-	listener := image.Listener{Failed: s.trouble.NoteFile, Dropped: c.BuildIDs, Copied: s.teller.copied.note}
+	listener := image.Hooks{Failed: s.trouble.NoteFile, Dropped: c.BuildIDs, Copied: s.teller.copied.note}
 	if c.BuildIDs != nil {
 		listener.Unidentified = func(path string) { c.BuildIDs(path, nil) }
 	}
@@ -166,9 +166,9 @@ func (s *Session) openTable() {
 	s.table = vmas.NewTableOf(seeds, s.images.Forget)
 	s.table.Room, s.table.Look = c.SomeRoom, c.Waits
 	texts := process.Texts(c.Processes)
-	if p, ok := c.Processes.(interface{ Patient() process.Texts }); ok {
-		s.table.Patient = p.Patient()
-		texts = s.table.Patient
+	if p, ok := c.Processes.(interface{ IdleTexts() process.Texts }); ok {
+		s.table.IdleTexts = p.IdleTexts()
+		texts = s.table.IdleTexts
 	}
 	if c.CommandLines {
 		s.commandLines = commandlines.New(texts, c.SomeRoom, s.commandLine)
@@ -184,7 +184,7 @@ func (s *Session) openTable() {
 func (s *Session) isRecorded() bool { return s.config.Offline != nil }
 
 // Format is that of the records.
-func (s *Session) Format() *perfring.Format { return s.config.Format }
+func (s *Session) Format() *perfring.SampleFormat { return s.config.Format }
 
 // Table returns the address spaces, which follow the records.
 func (s *Session) Table() *vmas.Table { return s.table }
@@ -213,7 +213,7 @@ func (s *Session) Trouble() *counts.Trouble { return s.trouble }
 func (s *Session) Record(rec perfring.Record) error { return s.RecordAs(rec, s.config.Format) }
 
 // RecordAs is Record for a record of an event that has a format of its own.
-func (s *Session) RecordAs(rec perfring.Record, f *perfring.Format) error {
+func (s *Session) RecordAs(rec perfring.Record, f *perfring.SampleFormat) error {
 	if s.teller.err != nil {
 		return s.teller.err
 	}
@@ -237,7 +237,7 @@ func (s *Session) RecordAs(rec perfring.Record, f *perfring.Format) error {
 // Follow applies a record that is no sample to the address spaces, and starts to open the file that it maps
 // while the process exists; files of a recording are opened when they are sampled. buildID is that of the
 // file, nil if it is not known.
-func (s *Session) Follow(rec perfring.Record, f *perfring.Format) (c *replay.Change, buildID []byte,
+func (s *Session) Follow(rec perfring.Record, f *perfring.SampleFormat) (c *replay.Change, buildID []byte,
 	err error) {
 	if c, err = s.replay.Record(rec, f); err != nil {
 		return nil, nil, err

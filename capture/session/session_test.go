@@ -44,7 +44,7 @@ func TestPartsOfLargeProcessesAreBounded(t *testing.T) {
 // TestCopiesAreToldAheadOfTheirSample: the record of a copy that a walk finds is written before the sample,
 // and not by the walk itself.
 func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {
-	var k sessiontest.Kept
+	var k sessiontest.Collector
 	s := newTestSession(&k)
 	m := vmas.Mapping{Start: 0x1000, End: 0x2000, Prot: vmas.ProtExec, File: &vmas.File{Path: "/bin/copied"}}
 	s.teller.copied.note(7, &m)
@@ -52,8 +52,9 @@ func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {
 	if len(k.Records) != 0 {
 		t.Fatalf("%d records before the sample", len(k.Records))
 	}
-	sample := sessiontest.Sample{
-		PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: 0x1234, SP: 0x7000,
+	sample := sessiontest.RawSample{
+		PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
+		IP: 0x1234, SP: 0x7000,
 		Stack: make([]byte, 64), DynSize: 64,
 	}
 	for range 2 {
@@ -78,42 +79,43 @@ func TestCopiesAreToldAheadOfTheirSample(t *testing.T) {
 func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
 	const kernel = ^uint64(127)
 	stack := bytes.Repeat([]byte{0x5e}, 64)
-	user := sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: 0x1234,
+	user := sessiontest.RawSample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: 0x1234,
 		SP: 0x7000, Stack: stack, DynSize: 64}
-	with := func(f func(*sessiontest.Sample)) sessiontest.Sample { s := user; f(&s); return s }
+	with := func(f func(*sessiontest.RawSample)) sessiontest.RawSample { s := user; f(&s); return s }
 	for _, c := range []struct {
 		name             string
-		sample           sessiontest.Sample
+		sample           sessiontest.RawSample
 		total, user      uint64
 		chain            []uint64
 		dropped, unmaped bool
 		excluded         counts.Exclusion // of what is dropped
 	}{
 		{"user stack", user, 1, 1, []uint64{^uint64(511), 0x1234}, false, true, 0},
-		{"system call", with(func(s *sessiontest.Sample) { s.Chain = []uint64{kernel, 9} }), 1, 1,
+		{"system call", with(func(s *sessiontest.RawSample) { s.Chain = []uint64{kernel, 9} }), 1, 1,
 			[]uint64{kernel, 9, ^uint64(511), 0x1234}, false, true, 0},
-		{"kernel thread", sessiontest.Sample{PID: 2, Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9}}, 1, 0,
+		{"kernel thread", sessiontest.RawSample{PID: 2, Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9}}, 1, 0,
 			[]uint64{kernel, 9}, false, false, 0},
-		{"registers without a stack, in a kernel that hides where execve is", with(func(s *sessiontest.Sample) {
+		{"registers without a stack, in a kernel that hides where execve is", with(func(s *sessiontest.RawSample) {
 			s.Misc, s.Chain, s.DynSize = unix.PERF_RECORD_MISC_KERNEL, []uint64{kernel, 9}, 0
 		}), 1, 0, []uint64{kernel, 9}, false, false, 0},
-		{"kernel's own user part", with(func(s *sessiontest.Sample) {
+		{"kernel's own user part", with(func(s *sessiontest.RawSample) {
 			s.Chain = []uint64{kernel, 9, ^uint64(511), 0x1234, ^uint64(0), 0x5678}
 		}), 1, 1, []uint64{kernel, 9, ^uint64(511), 0x1234}, false, true, 0},
 		{"kernel's own user part without a stack",
-			with(func(s *sessiontest.Sample) { s.Chain = []uint64{kernel, 9, ^uint64(511), 0x1234}; s.DynSize = 0 }), 1, 1,
+			with(func(s *sessiontest.RawSample) { s.Chain = []uint64{kernel, 9, ^uint64(511), 0x1234}; s.DynSize = 0 }), 1, 1,
 			[]uint64{kernel, 9, ^uint64(511), 0x1234}, false, true, 0},
-		{"in another PID namespace", with(func(s *sessiontest.Sample) { s.PID = 0 }), 0, 0, nil, true, false, counts.Outside},
-		{"there, in a system call", with(func(s *sessiontest.Sample) {
+		{"in another PID namespace", with(func(s *sessiontest.RawSample) { s.PID = 0 }),
+			0, 0, nil, true, false, counts.Outside},
+		{"there, in a system call", with(func(s *sessiontest.RawSample) {
 			s.PID, s.Misc = 0, unix.PERF_RECORD_MISC_KERNEL
 		}), 0, 0, nil, true, false, counts.Outside},
-		{"idle", sessiontest.Sample{Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9}}, 0, 0, nil, true,
+		{"idle", sessiontest.RawSample{Misc: unix.PERF_RECORD_MISC_KERNEL, Chain: []uint64{kernel, 9}}, 0, 0, nil, true,
 			false, counts.Idle},
-		{"guest", with(func(s *sessiontest.Sample) { s.Misc = unix.PERF_RECORD_MISC_GUEST_USER }), 0, 0, nil, true, false,
+		{"guest", with(func(s *sessiontest.RawSample) { s.Misc = unix.PERF_RECORD_MISC_GUEST_USER }), 0, 0, nil, true, false,
 			counts.Guest},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var k sessiontest.Kept
+			var k sessiontest.Collector
 			s := newTestSession(&k)
 			if err := s.Record(c.sample.Record()); err != nil {
 				t.Fatal(err)
@@ -159,14 +161,15 @@ func TestSamplesAreCountedByWhatTheyCarry(t *testing.T) {
 // TestRegistersWithoutAStackBesideThem: where no stack was asked for there is nothing to unwind, and
 // the kernel's own chain stays.
 func TestRegistersWithoutAStackBesideThem(t *testing.T) {
-	var k sessiontest.Kept
+	var k sessiontest.Collector
 	with := sessiontest.Format()
 	format := perfring.NewFormat(&unix.PerfEventAttr{
 		Sample_type:      with.SampleType() &^ unix.PERF_SAMPLE_STACK_USER,
 		Sample_regs_user: sessiontest.UserRegs, Bits: unix.PerfBitSampleIDAll,
 	})
 	s := New(Config{Format: &format, Sink: &k, MaxStack: 2048})
-	sample := sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: 0x1234,
+	sample := sessiontest.RawSample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64,
+		IP:    0x1234,
 		Chain: []uint64{perfring.ContextUser, 0x1234, 0x5678}}
 	rec := sample.Record()
 	rec = rec[:len(rec)-8] // the size of the stack
@@ -185,9 +188,9 @@ func TestRegistersWithoutAStackBesideThem(t *testing.T) {
 }
 
 func TestMalformedSampleIsNotHandedOn(t *testing.T) {
-	var k sessiontest.Kept
+	var k sessiontest.Collector
 	s := newTestSession(&k)
-	rec := sessiontest.Sample{PID: 7, ABI: unix.PERF_SAMPLE_REGS_ABI_64, Stack: make([]byte, 64),
+	rec := sessiontest.RawSample{PID: 7, ABI: unix.PERF_SAMPLE_REGS_ABI_64, Stack: make([]byte, 64),
 		DynSize: 1 << 40}.Record()
 	if err := s.Record(rec); err != nil {
 		t.Fatal(err)
@@ -199,8 +202,8 @@ func TestMalformedSampleIsNotHandedOn(t *testing.T) {
 
 func TestErrorsOfTheSinkEndTheSession(t *testing.T) {
 	full := errors.New("disk full")
-	s := newTestSession(&sessiontest.Kept{Err: full})
-	if err := s.Record(sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_KERNEL}.Record()); !errors.Is(err, full) {
+	s := newTestSession(&sessiontest.Collector{Err: full})
+	if err := s.Record(sessiontest.RawSample{PID: 7, Misc: unix.PERF_RECORD_MISC_KERNEL}.Record()); !errors.Is(err, full) {
 		t.Errorf("got %v, want %v", err, full)
 	}
 }
@@ -209,7 +212,7 @@ func TestSampleDoesNotAllocate(t *testing.T) {
 	s := newTestSession(sessiontest.Discard{})
 	s.table.Comm(7, 7, []byte("seven"), true)
 	s.table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("//anon")})
-	rec := sessiontest.Sample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: 0x1234,
+	rec := sessiontest.RawSample{PID: 7, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: 0x1234,
 		SP: 0x7000, Stack: make([]byte, 64), DynSize: 64}.Record()
 	if n := testing.AllocsPerRun(100, func() { s.Record(rec) }); n != 0 {
 		t.Errorf("%v allocations a sample", n)

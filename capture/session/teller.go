@@ -15,8 +15,8 @@ import (
 // with the next record.
 type teller struct {
 	sink     Sink
-	listener ProcessSink     // is told of processes instead; nil for none
-	format   perfring.Format // of the records that are handed on
+	listener ProcessSink           // is told of processes instead; nil for none
+	format   perfring.SampleFormat // of the records that are handed on
 	stats    *counts.Stats
 
 	now    uint64                 // time of the sample at hand, or of the last one
@@ -28,7 +28,7 @@ type teller struct {
 	buf    []byte
 }
 
-func newTeller(records *perfring.Format, sink Sink, stats *counts.Stats) teller {
+func newTeller(records *perfring.SampleFormat, sink Sink, stats *counts.Stats) teller {
 	return teller{sink: sink, format: records.Unwound(), stats: stats, partly: make(map[uint64]*partlyTold)}
 }
 
@@ -160,7 +160,7 @@ type copiedMapping struct {
 	vmas.Mapping
 }
 
-// note is for [image.Listener].
+// note is for [image.Hooks].
 func (c *copiedMappings) note(pid uint32, m *vmas.Mapping) { *c = append(*c, copiedMapping{pid, *m}) }
 
 // describeCopied writes the copies that the last walk has found, ahead of its sample.

@@ -52,7 +52,7 @@ func (m *madeProcesses) Owner(uint32) (uint32, error) { return 0, nil }
 // told, and again in each further file. Of a large one only what its samples need is told.
 func TestProcessesAreToldWhenTheyAreSampled(t *testing.T) {
 	const small, large, unread = 100, 200, 300
-	var k sessiontest.Kept
+	var k sessiontest.Collector
 	f := sessiontest.Format()
 	s := New(Config{Format: &f, Sink: &k, Proc: "/proc", MaxStack: 2048,
 		Processes: &madeProcesses{lines: map[uint32]int{small: 3, large: 5000, unread: 2}}})
@@ -118,7 +118,7 @@ func TestProcessesAreToldWhenTheyAreSampled(t *testing.T) {
 
 // TestSamplesWithoutAStackTellOfProcesses: who reads the recording knows the name of the process.
 func TestSamplesWithoutAStackTellOfProcesses(t *testing.T) {
-	var k sessiontest.Kept
+	var k sessiontest.Collector
 	f := perfring.NewFormat(&unix.PerfEventAttr{Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP |
 		unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME, Bits: unix.PerfBitSampleIDAll})
 	s := New(Config{Format: &f, Sink: &k, Proc: "/proc", MaxStack: 2048,

@@ -26,14 +26,14 @@ type work struct {
 }
 
 // begin begins with what is handed on.
-func (w *work) begin(rec perfring.Record, f *perfring.Format) {
+func (w *work) begin(rec perfring.Record, f *perfring.SampleFormat) {
 	w.Record, w.Format, w.Sample = rec, f, &w.sample
 	w.Result, w.Space, w.SpaceID, w.Place, w.Pair, w.Links = nil, nil, 0, "", nil, link.NotSought
 	w.Chain = w.Chain[:0]
 }
 
 // sampled hands a sample on with its callchain completed and its registers and stack left out.
-func (s *Session) sampled(rec perfring.Record, f *perfring.Format) error {
+func (s *Session) sampled(rec perfring.Record, f *perfring.SampleFormat) error {
 	w := &s.work
 	sm := &w.sample
 	if err := f.Sample(rec, sm); err != nil || sm.Len() != len(rec) {
@@ -106,7 +106,7 @@ func (s *Session) user(w *work) (ok bool) {
 	return true
 }
 
-// endPlace is the path of the file in which a walk ended, as in [counts.Place].
+// endPlace is the path of the file in which a walk ended, as in [counts.WalkEnd].
 func endPlace(w *work) string {
 	switch at := w.result.At; {
 	case at != nil:

@@ -12,7 +12,7 @@ import (
 
 // goTable has the functions of a pclntab and the address that they are relative to.
 type goTable struct {
-	*gotab.Names
+	*gotab.NameTable
 	f    *elfFile
 	at   *elf.Section
 	text uint64 // the address that the functions' offsets are relative to
@@ -53,7 +53,7 @@ func (f *elfFile) goTable(s *elf.Section) (*goTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &goTable{Names: names, f: f, at: s}, nil
+	return &goTable{NameTable: names, f: f, at: s}, nil
 }
 
 func (t *goTable) add(b *builder) {

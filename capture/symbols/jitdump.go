@@ -32,7 +32,7 @@ func (c *codes) readJitdump(file io.ReaderAt) error {
 	defer c.sort()
 	d, err := jitdump.NewReader(file)
 	at := make(map[uint64]int) // start of code → its index
-	var r jitdump.Record
+	var r jitdump.Entry
 	for err == nil {
 		if err = d.Next(&r); err != nil {
 			break

@@ -6,20 +6,20 @@ import (
 	"unspool/vmas/process"
 )
 
-// Segment is an executable segment of an ELF image: Size bytes of its file from Offset on are code at
+// CodeSegment is an executable segment of an ELF image: Size bytes of its file from Offset on are code at
 // the virtual addresses from Addr on.
-type Segment struct{ Addr, Offset, Size uint64 }
+type CodeSegment struct{ Addr, Offset, Size uint64 }
 
 // Code returns the executable segments of an image in which addresses have been looked up; none if its file
 // was not found.
-func (im *Image) Code() []Segment {
+func (im *Image) Code() []CodeSegment {
 	if im.table == nil {
 		return nil
 	}
-	var code []Segment
+	var code []CodeSegment
 	for _, s := range im.table.loads {
 		if s.Exec() && s.Filesz > 0 {
-			code = append(code, Segment{s.Vaddr, s.Offset, s.Filesz})
+			code = append(code, CodeSegment{s.Vaddr, s.Offset, s.Filesz})
 		}
 	}
 	return code

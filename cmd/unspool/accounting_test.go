@@ -180,7 +180,7 @@ func readSamples(t *testing.T, path string) (all accounted) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		var s perfring.Sample
 		var l perfring.Lost
 		switch {

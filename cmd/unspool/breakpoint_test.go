@@ -66,7 +66,7 @@ func hitsOf(t testing.TB, path string) (hits []hit) {
 	}
 	defer r.Close()
 	var s perfring.Sample
-	if err := r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	if err := r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if rec.Type() != perfring.RecordSample {
 			return nil
 		}

@@ -179,7 +179,7 @@ func identified(t *testing.T, path string, want map[string]string) (mapped, list
 	}
 	defer r.Close()
 	seen := make(map[string]bool)
-	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {
+	err = r.Ordered(func(rec perfring.Record, _ *perfring.SampleFormat, _ uint64) error {
 		var m perfring.Mmap2
 		if perfring.DecodeMmap2(rec, &m) == nil && len(m.BuildID) > 0 &&
 			hex.EncodeToString(m.BuildID) == want[string(m.Path)] {

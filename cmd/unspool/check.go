@@ -23,7 +23,7 @@ type checkFlags struct {
 	verbose   bool
 	sandboxFlags
 
-	limits check.Limits
+	limits check.Tolerances
 }
 
 // statusAbove is the exit status when more edges are wrong than --fail-above allows.

@@ -285,7 +285,7 @@ func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
 	if f.json {
 		return r.WriteJSON(os.Stdout)
 	}
-	o := compare.Text{Colour: f.color.on(os.Stdout)}
+	o := compare.Style{Colour: f.color.on(os.Stdout)}
 	if isTerminal(os.Stdout) && !f.wide {
 		o.Width = columns(os.Stdout)
 	}

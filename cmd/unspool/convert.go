@@ -216,7 +216,7 @@ func (f *convertFlags) follow(o *recorded.Options) *statusLine {
 	return line
 }
 
-func (f *convertFlags) sumUp(out *recorded.Outcome, name string, stats *outfile.Place) error {
-	limits := counts.Limits{MaxStack: f.maxStack, Converted: true, Copied: out.Copied}
+func (f *convertFlags) sumUp(out *recorded.Conversion, name string, stats *outfile.Place) error {
+	limits := counts.Settings{MaxStack: f.maxStack, Converted: true, Copied: out.Copied}
 	return sumUp(&out.Result, limits, name, stats, f.quiet, f.verbose)
 }

@@ -96,7 +96,7 @@ func sameAsConverted(t *testing.T, raw string, own map[sampleKey]walked) {
 	defer r.Close()
 	var s perfring.Sample
 	same, differ := 0, 0
-	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		if rec.Type() != perfring.RecordSample {
 			return nil
 		}

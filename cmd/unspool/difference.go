@@ -101,7 +101,7 @@ func (f *differenceFlags) writePage(m *difference.Merged) error {
 	if f.Filter != "" {
 		title += ", " + f.Filter
 	}
-	err = flamegraph.WriteDifference(file, m, flamegraph.Difference{
+	err = flamegraph.WriteDifference(file, m, flamegraph.DifferencePage{
 		Title: title, Files: f.Files, Amounts: f.Amounts,
 	})
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *differenceFlags) writePage(m *difference.Merged) error {
 func (f *differenceFlags) recordings(ctx context.Context, paths []string) (*difference.Merged, error) {
 	line := newStatusLine(os.Stderr)
 	defer line.clear()
-	var sides [2]difference.Recording
+	var sides [2]difference.Side
 	var none []error // where the filter leaves no sample: in one of the two, that is a difference
 	for side, path := range paths {
 		timeline, err := profile.NewTimeline()
@@ -135,7 +135,7 @@ func (f *differenceFlags) recordings(ctx context.Context, paths []string) (*diff
 			}
 			p.Problems = append(p.Problems, nothing.Error())
 		}
-		sides[side] = difference.Recording{Profile: p, Timeline: timeline}
+		sides[side] = difference.Side{Profile: p, Timeline: timeline}
 	}
 	return difference.Merge(sides[0], sides[1], f.merge)
 }

@@ -209,7 +209,7 @@ func edgesAreRight() bool {
 
 // tooManyWrong says, in words, of which sources so many edges are wrong that the run fails: more than fewWrong,
 // and more than the limits.
-func tooManyWrong(limits *check.Limits, r *check.Result) []string {
+func tooManyWrong(limits *check.Tolerances, r *check.Result) []string {
 	judged := *r
 	for source := range judged.BySource {
 		if judged.BySource[source].Wrong() <= fewWrong {

@@ -311,7 +311,7 @@ func TestPerfTellsOfBPF(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		if err := r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+		if err := r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 			if rec.Type() == perfring.RecordKsymbol || rec.Type() == perfring.RecordBPFEvent {
 				if path == raw { // other tests record at the same time
 					rec = f.Correct(rec, new([]byte))

@@ -46,7 +46,7 @@ type sampleKey struct {
 // A walkReader unwinds the samples of a recording with raw stacks.
 type walkReader struct {
 	table  *vmas.Table
-	format perfring.Format // of the samples that the session hands on
+	format perfring.SampleFormat // of the samples that the session hands on
 	sample perfring.Sample
 	frames []located
 }
@@ -98,7 +98,7 @@ func walkRecording(t testing.TB, path string) map[sampleKey]walked {
 	s := session.New(session.Config{Format: &format, Sink: reader, MaxStack: 2048, Kernel: true})
 	reader.table = s.Table()
 	samples := make(map[sampleKey]walked)
-	err = r.Ordered(func(rec perfring.Record, _ *perfring.Format, _ uint64) error {
+	err = r.Ordered(func(rec perfring.Record, _ *perfring.SampleFormat, _ uint64) error {
 		ended := s.Stats.Ended
 		user := s.Stats.User
 		if err := s.Record(rec); err != nil {

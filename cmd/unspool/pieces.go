@@ -36,7 +36,7 @@ func (f *reportFlags) pieces(path string, pages *pagerProcess) error {
 }
 
 // pieceInWords returns when the samples of a file were taken, as far as it says so.
-func pieceInWords(p *perfdata.Piece) string {
+func pieceInWords(p *perfdata.DatedFile) string {
 	switch {
 	case p.Err != nil:
 		return inWords(p.Err)

@@ -384,7 +384,7 @@ func (f *recordFlags) run(o live.Options, stats *outfile.Place) (started bool, s
 	}
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
-	limits := counts.Limits{StackSize: out.StackSize, MaxStack: f.maxStack, ReadsRest: out.ReadsRest,
+	limits := counts.Settings{StackSize: out.StackSize, MaxStack: f.maxStack, ReadsRest: out.ReadsRest,
 		RealTime: priority.SaysRealTime(out.Stats.Priority)}
 	name := o.Output
 	switch {
@@ -432,7 +432,7 @@ func (f *recordFlags) untilEnded() (ctx context.Context, stop func()) {
 
 // sumUp tells what a recording or a conversion came to: in words on stderr, unless quiet, and as JSON in the
 // place stats, unless that is nil. The error is that of this file.
-func sumUp(out *counts.Result, l counts.Limits, name string, stats *outfile.Place,
+func sumUp(out *counts.Result, l counts.Settings, name string, stats *outfile.Place,
 	quiet, verbose bool) error {
 	if !out.Started {
 		return nil

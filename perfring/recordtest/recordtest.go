@@ -10,7 +10,7 @@ import (
 // AppendTask appends m as a record of type t, which is RecordFork or RecordExit, of an event with the format
 // f.
 func AppendTask(
-	dst []byte, f *perfring.Format, t perfring.RecordType, m *perfring.Task, id *perfring.SampleID,
+	dst []byte, f *perfring.SampleFormat, t perfring.RecordType, m *perfring.Task, id *perfring.SampleID,
 ) ([]byte, error) {
 	// A LOST record has the same trailer.
 	lost, err := perfring.AppendLost(nil, f, &perfring.Lost{}, id)

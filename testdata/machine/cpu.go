@@ -28,7 +28,7 @@ type cpu struct {
 	number  int
 	next    uint64 // when something happens on it
 	r       *rand.Rand
-	format  perfring.Format
+	format  perfring.SampleFormat
 	samples ring
 	others  ring
 	reads   stackReader
@@ -40,7 +40,7 @@ type cpu struct {
 
 // A ring is the kernel's side of a ring.
 type ring struct {
-	perfring.Memory
+	perfring.SimulatedRing
 	head, tail uint64    // as in the kernel: one end is atomically written by each side
 	waiting    []waiting // records that are not written yet
 	lost       uint64    // since the last record
@@ -84,7 +84,7 @@ func newCPU(m *Machine, number int) *cpu {
 		if r == &c.others {
 			size = max(size/16, 1<<12)
 		}
-		r.Memory = perfring.Memory{CPU: number, SideBand: r == &c.others, Data: newRing(size), Head: &r.head,
+		r.SimulatedRing = perfring.SimulatedRing{CPU: number, SideBand: r == &c.others, Data: newRing(size), Head: &r.head,
 			Tail: &r.tail}
 	}
 	return c

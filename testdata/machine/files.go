@@ -62,7 +62,7 @@ type written struct {
 	samples uint64
 }
 
-func (f *written) record(rec perfring.Record, format *perfring.Format, _ uint64) error {
+func (f *written) record(rec perfring.Record, format *perfring.SampleFormat, _ uint64) error {
 	if rec.Type() != perfring.RecordSample {
 		_, err := f.replay.Record(rec, format)
 		return err

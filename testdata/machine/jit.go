@@ -69,7 +69,7 @@ func (a access) ReadMemory(pid uint32, buf []byte, addr uint64) int {
 	return 0
 }
 
-// OpenPerfMap is for [process.Files]. The map has what the process has generated so far.
+// OpenPerfMap is for [process.FileAccess]. The map has what the process has generated so far.
 func (a access) OpenPerfMap(pid, number uint32) (*os.File, error) {
 	p, err := a.wait(a.ask("map", pid), pid, answer)
 	if err != nil || pid != number {

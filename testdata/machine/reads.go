@@ -186,7 +186,7 @@ func (s *stackReader) Now() uint64 {
 }
 
 // OpenMemory is for [rest.Kernel].
-func (s *stackReader) OpenMemory(pid uint32) (rest.Memory, error) {
+func (s *stackReader) OpenMemory(pid uint32) (rest.ProcessMemory, error) {
 	m := &memory{s: s, pid: pid}
 	if !m.open() {
 		return nil, fs.ErrNotExist
@@ -256,13 +256,13 @@ func (m *memory) open() (ok bool) {
 	return true
 }
 
-// IsOver is for [rest.Memory].
+// IsOver is for [rest.ProcessMemory].
 func (m *memory) IsOver() bool { return m.p == nil || m.p.ended || m.p.threads[0] != m.first }
 
-// Close is for [rest.Memory].
+// Close is for [rest.ProcessMemory].
 func (m *memory) Close() { m.p = nil }
 
-// Read is for [rest.Memory].
+// Read is for [rest.ProcessMemory].
 func (m *memory) Read(buf []byte, addr uint64) (read int) {
 	if m.s.getsOn--; m.s.getsOn == none {
 		m.s.meanwhile()
@@ -279,7 +279,7 @@ func (m *memory) Read(buf []byte, addr uint64) (read int) {
 	return read
 }
 
-// MappingEnd is for [rest.Memory].
+// MappingEnd is for [rest.ProcessMemory].
 func (m *memory) MappingEnd(addr uint64) (end uint64) {
 	if m.IsOver() {
 		return 0

@@ -103,9 +103,9 @@ func watch(p Plan, files []*file, folder string, look func(*run)) *Result {
 	defer m.closeReads()
 	r.judge = &judge{m: m, res: r.res, all: sha256.New(), right: make(map[uint64][]uint64), truth: m.truth, known: never,
 		comms: make(map[uint64]string), walks: make(map[[2]uint32][]walk)}
-	var rings []perfring.Memory
+	var rings []perfring.SimulatedRing
 	for _, c := range m.cpus {
-		rings = append(rings, c.samples.Memory, c.others.Memory)
+		rings = append(rings, c.samples.SimulatedRing, c.others.SimulatedRing)
 	}
 	event := perfring.Attr{Name: "cpu-clock", PerfEventAttr: *m.attr(), IDs: []uint64{eventID}}
 	by := &perfring.Simulation{Now: r.clock, Wait: r.wait, Disable: r.last}

@@ -200,12 +200,12 @@ func (a access) open(pid uint32, path string, mapped *file) (*os.File, error) {
 	return os.Open(f.real)
 }
 
-// OpenPath is for [process.Files].
+// OpenPath is for [process.FileAccess].
 func (a access) OpenPath(pid uint32, path string, _, _ uint64) (*os.File, error) {
 	return a.open(pid, path, nil)
 }
 
-// OpenMapped is for [process.Files].
+// OpenMapped is for [process.FileAccess].
 func (a access) OpenMapped(pid uint32, start, _ uint64) (*os.File, string, error) {
 	a.m.mu.Lock()
 	var is *file
@@ -224,10 +224,10 @@ func (a access) OpenMapped(pid uint32, start, _ uint64) (*os.File, string, error
 	return f, is.name(), err
 }
 
-// OpenWithin is for [process.Files].
+// OpenWithin is for [process.FileAccess].
 func (a access) OpenWithin(uint32, string) (*os.File, error) { return nil, fs.ErrNotExist }
 
-// Stat is for [process.Files].
+// Stat is for [process.FileAccess].
 func (a access) Stat(pid uint32, path string) (st unix.Stat_t, err error) {
 	a.m.mu.Lock()
 	defer a.m.mu.Unlock()

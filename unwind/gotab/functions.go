@@ -151,8 +151,8 @@ func (f *functions) search(off uint64) (index uint32, ok bool) {
 // nameAt is the position in an entry of the name: behind the start, which the entry has as well.
 func (f *functions) nameAt() uint64 { return f.width }
 
-// Names are the functions of a Go binary of any architecture, with their names.
-type Names struct {
+// NameTable are the functions of a Go binary of any architecture, with their names.
+type NameTable struct {
 	functions
 	header  header
 	strings []byte
@@ -161,7 +161,7 @@ type Names struct {
 
 // ReadNames reads the table that is size bytes at an offset in an ELF file. Nothing in it refers to
 // the file any more.
-func ReadNames(f *elf.File, offset, size uint64) (*Names, error) {
+func ReadNames(f *elf.File, offset, size uint64) (*NameTable, error) {
 	head, err := f.Read(offset, min(size, uint64(8+8*f.Pick(8, 4))))
 	if err != nil {
 		return nil, fmt.Errorf("no header: %w", err)
@@ -175,7 +175,7 @@ func ReadNames(f *elf.File, offset, size uint64) (*Names, error) {
 	case h.names > h.namesEnd || h.namesEnd > size:
 		return nil, fmt.Errorf("names at %#x to %#x of %#x bytes", h.names, h.namesEnd, size)
 	}
-	n := &Names{header: h, text: h.text}
+	n := &NameTable{header: h, text: h.text}
 	list, err := f.Read(offset+h.funcs, size-h.funcs)
 	if err != nil {
 		return nil, err
@@ -191,18 +191,18 @@ func ReadNames(f *elf.File, offset, size uint64) (*Names, error) {
 }
 
 // Len is how many functions there are.
-func (n *Names) Len() int { return int(n.count) }
+func (n *NameTable) Len() int { return int(n.count) }
 
 // Strings has the names, which end in NUL.
-func (n *Names) Strings() []byte { return n.strings }
+func (n *NameTable) Strings() []byte { return n.strings }
 
 // Text is the address that functions are relative to, runtime.text, or 0 if the table does not say. It is
 // certain if the table has addresses of functions; otherwise it is the value that the linker put there.
-func (n *Names) Text() (addr uint64, certain bool) { return n.text, n.version == go116 }
+func (n *NameTable) Text() (addr uint64, certain bool) { return n.text, n.version == go116 }
 
 // Function gives the start and end of a function, relative to text, and the position of its name in
 // Strings. ok is false if its entry is damaged.
-func (n *Names) Function(i int) (start, end uint64, name uint32, ok bool) {
+func (n *NameTable) Function(i int) (start, end uint64, name uint32, ok bool) {
 	start, end = n.start(uint32(i)), n.start(uint32(i)+1)
 	entry, size := n.entryAt(uint32(i)), uint64(len(n.list))
 	if end <= start || entry >= size || size-entry < n.nameAt()+4 {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// Lines are the source lines and inlined functions of a Go binary, which its runtime needs for tracebacks: also one
+// LineTable are the source lines and inlined functions of a Go binary, which its runtime needs for tracebacks: also one
 // without DWARF has them (runtime/symtab.go and symtabinl.go). Versions of Go before 1.20 are left out.
-type Lines struct {
-	*Names
+type LineTable struct {
+	*NameTable
 	values  []byte // tables of values by PC
 	units   []byte // cutab: for each file of a compilation unit, the position of its name in files
 	files   []byte // names, which end in NUL
@@ -36,7 +36,7 @@ var ErrNoLines = errors.New("no lines")
 type Reader func(offset, size uint64) ([]byte, error)
 
 // Lines reads the lines of a table. inlined reads go:func.*; without it, code of inlined functions has no lines.
-func (n *Names) Lines(table, inlined Reader) (*Lines, error) {
+func (n *NameTable) Lines(table, inlined Reader) (*LineTable, error) {
 	h := &n.header
 	if h.version != go120 {
 		return nil, ErrNoLines
@@ -44,7 +44,7 @@ func (n *Names) Lines(table, inlined Reader) (*Lines, error) {
 	if h.namesEnd > h.files || h.files > h.pctab {
 		return nil, fmt.Errorf("units at %#x, files at %#x and values at %#x", h.namesEnd, h.files, h.pctab)
 	}
-	l := &Lines{Names: n, inlined: inlined}
+	l := &LineTable{NameTable: n, inlined: inlined}
 	for _, part := range []struct {
 		bytes    *[]byte
 		from, to uint64
@@ -65,7 +65,7 @@ const (
 )
 
 // NamesAt is where the names are in the table.
-func (n *Names) NamesAt() uint64 { return n.header.names }
+func (n *NameTable) NamesAt() uint64 { return n.header.names }
 
 // Indices of what a function has besides (internal/abi/symtab.go), and of no data.
 const (
@@ -86,7 +86,7 @@ type funcLines struct {
 	size          uint64 // of the code
 }
 
-func (l *Lines) function(i uint32) (f funcLines, ok bool) {
+func (l *LineTable) function(i uint32) (f funcLines, ok bool) {
 	const fixed = 44 // bytes, since Go 1.20
 	at := l.entryAt(i)
 	if at > uint64(len(l.list)) || uint64(len(l.list))-at < fixed {
@@ -104,7 +104,7 @@ func (l *Lines) function(i uint32) (f funcLines, ok bool) {
 }
 
 // value looks up the offset of an address in a function in a table of values; -1 if it is not there.
-func (l *Lines) value(table uint32, off uint64) int32 {
+func (l *LineTable) value(table uint32, off uint64) int32 {
 	if table == 0 || uint64(table) >= uint64(len(l.values)) {
 		return -1
 	}
@@ -120,7 +120,7 @@ func (l *Lines) value(table uint32, off uint64) int32 {
 }
 
 // At appends to frames the functions at an address, which is relative to text, innermost first.
-func (l *Lines) At(off uint64, frames []Frame) []Frame {
+func (l *LineTable) At(off uint64, frames []Frame) []Frame {
 	i, ok := l.search(off)
 	if !ok || l.Left < 0 {
 		return frames
@@ -152,7 +152,7 @@ func (l *Lines) At(off uint64, frames []Frame) []Frame {
 
 // call reads an inlined call (runtime.inlinedCall): the function, where it begins, and the offset of an instruction of
 // the line of the call.
-func (l *Lines) call(f *funcLines, index int32) (name string, start int, parent uint32, ok bool) {
+func (l *LineTable) call(f *funcLines, index int32) (name string, start int, parent uint32, ok bool) {
 	const size = 16
 	if l.inlined == nil {
 		return "", 0, 0, false
@@ -170,7 +170,7 @@ func (l *Lines) call(f *funcLines, index int32) (name string, start int, parent 
 }
 
 // file is the name of the file of an instruction.
-func (l *Lines) file(f *funcLines, off uint64) string {
+func (l *LineTable) file(f *funcLines, off uint64) string {
 	i := l.value(f.file, off)
 	if at := (uint64(f.unit) + uint64(uint32(i))) * 4; i >= 0 && at+4 <= uint64(len(l.units)) {
 		return l.text(l.files, l.order.Uint32(l.units[at:]))
@@ -179,7 +179,7 @@ func (l *Lines) file(f *funcLines, off uint64) string {
 }
 
 // text returns the string at a position, "" if there is none.
-func (l *Lines) text(strings []byte, at uint32) string {
+func (l *LineTable) text(strings []byte, at uint32) string {
 	const longest = 64 << 10
 	if uint64(at) >= uint64(len(strings)) {
 		return ""

@@ -47,7 +47,7 @@ func reader(b []byte) Reader {
 }
 
 // namesOf is ReadNames without a file.
-func namesOf(b []byte) (*Names, error) {
+func namesOf(b []byte) (*NameTable, error) {
 	h, err := readHeader(b[:min(len(b), maxHeader)], uint64(len(b)), binary.LittleEndian)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func namesOf(b []byte) (*Names, error) {
 	if h.names > h.namesEnd || h.namesEnd > uint64(len(b)) {
 		return nil, io.ErrUnexpectedEOF
 	}
-	n := &Names{header: h, strings: b[h.names:h.namesEnd]}
+	n := &NameTable{header: h, strings: b[h.names:h.namesEnd]}
 	n.functions, err = newFunctions(&h, binary.LittleEndian, b[h.funcs:], nil)
 	return n, err
 }

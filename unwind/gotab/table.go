@@ -48,14 +48,14 @@ const (
 	flagAsm
 )
 
-// A Loader brings size bytes of the file, from an offset on, into memory. They need not all be there when it
+// A LoadFunc brings size bytes of the file, from an offset on, into memory. They need not all be there when it
 // returns: fetch, if it is not nil, is called before the bytes data[from:to] are read. After fetch returns an
 // error, no result may be used.
-type Loader func(offset, size uint64) (data []byte, fetch func(from, to int) error, err error)
+type LoadFunc func(offset, size uint64) (data []byte, fetch func(from, to int) error, err error)
 
 // Read finds the function table of an ELF file of size bytes and loads the parts that matter. The error is
 // ErrNone if the file is not a Go binary, or says what is wrong with the table.
-func Read(r io.ReaderAt, size int64, layout *elf.Layout, load Loader) (*Table, error) {
+func Read(r io.ReaderAt, size int64, layout *elf.Layout, load LoadFunc) (*Table, error) {
 	if layout.Machine != elf.EM_X86_64 || layout.Class != elf.ELFCLASS64 {
 		return nil, ErrNone
 	}

@@ -455,7 +455,7 @@ func FuzzPclntab(f *testing.F) {
 }
 
 // whole loads all of a part of a file.
-func whole(r io.ReaderAt) Loader {
+func whole(r io.ReaderAt) LoadFunc {
 	return func(offset, size uint64) ([]byte, func(from, to int) error, error) {
 		data := make([]byte, size)
 		_, err := r.ReadAt(data, int64(offset))

@@ -116,8 +116,8 @@ func (a *asmFunc) hold(in *x86.Insn, next uint32) {
 	}
 }
 
-// isFramePointer reports whether an instruction that writes BP makes it a frame pointer: an address on the stack, or the
-// value that was saved there.
+// isFramePointer reports whether an instruction that writes BP makes it a frame pointer: an address on the stack, or
+// the value that was saved there.
 func isFramePointer(in *x86.Insn) bool {
 	if _, src, ok := in.Moves(); ok {
 		return src == x86.SP

@@ -73,7 +73,7 @@ func (t *tables) inflated(s *source, e elf.Extent) (dwarfcfi.Section, error) {
 }
 
 // partOf reads parts of a file, large ones piece by piece as they are needed.
-func (t *tables) partOf(s *source) gotab.Loader {
+func (t *tables) partOf(s *source) gotab.LoadFunc {
 	return func(offset, size uint64) (data []byte, fetch func(from, to int) error, err error) {
 		if err := t.share.allow(size); err != nil {
 			return nil, nil, err

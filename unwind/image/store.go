@@ -21,7 +21,7 @@ import (
 // A Store holds the images of all mapped files, each once. Which image a file has does not depend on its name
 // but on the opened file: on its build ID and segments, else on inode and generation.
 type Store struct {
-	tell Listener
+	tell Hooks
 	find finder
 
 	reader    reader
@@ -47,9 +47,9 @@ type Store struct {
 	kept *keeping // nil where files are not kept
 }
 
-// A Listener is told what happens to files. Its functions may be nil. They are called on the goroutine that
+// A Hooks is told what happens to files. Its functions may be nil. They are called on the goroutine that
 // uses the store.
-type Listener struct {
+type Hooks struct {
 	// Failed is called once for each file that cannot be used.
 	Failed func(path string, err error)
 	// Dropped is called for each sampled image that Forget drops, if no record had its build ID.
@@ -87,7 +87,7 @@ type Config struct {
 	// none.
 	KeepFiles int64
 	// Listener is told what becomes of files.
-	Listener Listener
+	Listener Hooks
 }
 
 // NewStore returns an empty store that opens files through procRoot,

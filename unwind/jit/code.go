@@ -10,8 +10,8 @@ import (
 	"unspool/vmas"
 )
 
-// Code is what is known of the code that one process has generated.
-type Code struct {
+// ProcessCode is what is known of the code that one process has generated.
+type ProcessCode struct {
 	// Due is when what is known has to be read again.
 	Due time.Time
 
@@ -58,8 +58,8 @@ const (
 	maxRules = 1 << 16
 )
 
-// Files gives access to jitdumps and to the memory of processes.
-type Files interface {
+// Inputs gives access to jitdumps and to the memory of processes.
+type Inputs interface {
 	// Dump returns the jitdump that a process has mapped, nil if there is none; late means that one is not
 	// open yet. For the same file it returns equal values.
 	Dump(space *vmas.Space) (file File, late bool)
@@ -95,7 +95,7 @@ const (
 
 // A Reader reads the generated code of all processes.
 type Reader struct {
-	files  Files
+	files  Inputs
 	source Source
 	window *asm.Window
 	ways   asm.Ways
@@ -103,15 +103,15 @@ type Reader struct {
 }
 
 // NewReader returns a Reader that knows nothing yet.
-func NewReader(files Files, source Source) *Reader {
+func NewReader(files Inputs, source Source) *Reader {
 	return &Reader{files: files, source: source, window: asm.NewWindow()}
 }
 
 // Lookup returns what is known of the code that a process has generated. It is updated a few times a second.
-func (r *Reader) Lookup(space *vmas.Space) *Code {
-	c, ok := space.Generated.(*Code)
+func (r *Reader) Lookup(space *vmas.Space) *ProcessCode {
+	c, ok := space.Generated.(*ProcessCode)
 	if !ok {
-		c = &Code{pid: space.PID, now: newKnown(), old: newKnown()}
+		c = &ProcessCode{pid: space.PID, now: newKnown(), old: newKnown()}
 		space.Generated = c
 	}
 	if r.source == Recordings {
@@ -137,7 +137,7 @@ func (r *Reader) Lookup(space *vmas.Space) *Code {
 
 // Rule gives the rule for a frame with the given PC in generated code, which lies in m. lookup is the address
 // that is looked up, the PC itself or the one before. With strict, only CFI is used.
-func (r *Reader) Rule(c *Code, m *vmas.Mapping, pc, lookup uint64, strict bool) rule.Rule {
+func (r *Reader) Rule(c *ProcessCode, m *vmas.Mapping, pc, lookup uint64, strict bool) rule.Rule {
 	if known, ok := c.now.rules[lookup]; ok {
 		return known
 	}
@@ -176,7 +176,7 @@ func (r *Reader) Rule(c *Code, m *vmas.Mapping, pc, lookup uint64, strict bool) 
 }
 
 // Row gives the CFI row for pc from the jitdump.
-func (c *Code) Row(pc uint64, row *dwarfcfi.Row) error {
+func (c *ProcessCode) Row(pc uint64, row *dwarfcfi.Row) error {
 	if c.dump == nil {
 		return dwarfcfi.ErrNoFDE
 	}

@@ -45,14 +45,14 @@ const (
 
 // A batch is what one job reads of a jitdump.
 type batch struct {
-	records []jitdump.Record
+	records []jitdump.Entry
 	more    bool
 	err     error
 }
 
 // readDump reads on in the jitdump of a process, if it has mapped one. It reports whether there is more to be
 // read, and whether that is still being read.
-func (c *Code) readDump(files Files, space *vmas.Space) (more, late bool) {
+func (c *ProcessCode) readDump(files Inputs, space *vmas.Space) (more, late bool) {
 	if !c.asked || c.maps != space.Generation() {
 		file, late := files.Dump(space)
 		c.asked, c.maps = !late, space.Generation()
@@ -75,7 +75,7 @@ func (c *Code) readDump(files Files, space *vmas.Space) (more, late bool) {
 
 // readWholeDump reads the jitdump of a recorded process, once for as long as its mappings stay the same: the
 // result depends on the recording alone.
-func (c *Code) readWholeDump(files Files, space *vmas.Space) {
+func (c *ProcessCode) readWholeDump(files Inputs, space *vmas.Space) {
 	if c.asked && c.maps == space.Generation() {
 		return
 	}
@@ -116,7 +116,7 @@ func (d *dump) readBatch(b *batch) {
 		}
 	}
 	before := d.reader.Looked()
-	var r jitdump.Record
+	var r jitdump.Entry
 	for b.err == nil && !b.more {
 		if b.err = d.reader.Next(&r); b.err == nil {
 			r.Name = nil
@@ -135,7 +135,7 @@ func notEOF(err error) error {
 	return err
 }
 
-func (d *dump) add(r *jitdump.Record) {
+func (d *dump) add(r *jitdump.Entry) {
 	d.seq++
 	c := generatedCode{addr: r.Addr, size: r.Size, seq: d.seq}
 	switch r.Kind {

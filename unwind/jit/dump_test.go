@@ -16,12 +16,12 @@ import (
 func TestYoungestCode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	var d dump
-	written := make(map[uint64]jitdump.Record) // the youngest, by address
+	written := make(map[uint64]jitdump.Entry) // the youngest, by address
 	age := make(map[uint64]int)
 	for range 200 {
 		for range 1 + rng.IntN(20) {
 			// Runtimes reuse memory in pieces of about the same size.
-			r := jitdump.Record{Kind: jitdump.CodeLoad, Addr: 64 * rng.Uint64N(1000), Size: 1 + rng.Uint64N(100)}
+			r := jitdump.Entry{Kind: jitdump.CodeLoad, Addr: 64 * rng.Uint64N(1000), Size: 1 + rng.Uint64N(100)}
 			d.add(&r)
 			written[r.Addr], age[r.Addr] = r, int(d.seq)
 		}
@@ -54,7 +54,7 @@ func FuzzJitdump(f *testing.F) {
 	f.Fuzz(inputs.Many(f, func(t *testing.T, frame []byte, addr, size, off uint64) {
 		defer costs.For(len(frame)).Check(t)()
 		var d dump
-		r := jitdump.Record{Kind: jitdump.CodeLoad, Addr: addr, Size: size, Frame: frame}
+		r := jitdump.Entry{Kind: jitdump.CodeLoad, Addr: addr, Size: size, Frame: frame}
 		d.add(&r)
 		d.merge()
 		var row dwarfcfi.Row

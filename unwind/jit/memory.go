@@ -30,7 +30,7 @@ const Thunk = rule.GuessSP | 1<<16
 // RuleFarther finds a rule where neither Rule nor frame pointers have: it follows paths past calls and
 // through other code, such as an epilogue that all functions share, and where these lead nowhere, it looks for the
 // prologue.
-func (r *Reader) RuleFarther(c *Code, space *vmas.Space, pc, lookup uint64) rule.Rule {
+func (r *Reader) RuleFarther(c *ProcessCode, space *vmas.Space, pc, lookup uint64) rule.Rule {
 	if known, ok := c.now.over[lookup]; ok {
 		return known
 	}
@@ -72,7 +72,7 @@ func (r *Reader) RuleFarther(c *Code, space *vmas.Space, pc, lookup uint64) rule
 const longestMethod = 16 << 10
 
 // ruleByPrologue gives the rule for pc, an instruction in generated code, by [asm.Window.ByPrologue].
-func (r *Reader) ruleByPrologue(c *Code, space *vmas.Space, pc uint64) (rule.Rule, bool) {
+func (r *Reader) ruleByPrologue(c *ProcessCode, space *vmas.Space, pc uint64) (rule.Rule, bool) {
 	m := space.Find(pc)
 	if m == nil || r.source != Live {
 		return rule.Uncovered, false
@@ -92,7 +92,7 @@ func (r *Reader) ruleByPrologue(c *Code, space *vmas.Space, pc uint64) (rule.Rul
 
 // IsCall reports whether the code before pc, in generated code in m, is a call. known is false if that code
 // cannot be read and was not read before.
-func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) (call, known bool) {
+func (r *Reader) IsCall(c *ProcessCode, space *vmas.Space, m *vmas.Mapping, pc uint64) (call, known bool) {
 	if r.source != Live {
 		return false, false
 	}
@@ -122,7 +122,7 @@ func (r *Reader) IsCall(c *Code, space *vmas.Space, m *vmas.Mapping, pc uint64) 
 
 // JumpRegister gives the register, by its number in instructions, to whose address the instruction at pc, in
 // generated code in m, jumps.
-func (r *Reader) JumpRegister(c *Code, m *vmas.Mapping, pc uint64) (reg uint8, ok bool) {
+func (r *Reader) JumpRegister(c *ProcessCode, m *vmas.Mapping, pc uint64) (reg uint8, ok bool) {
 	const none = 0xff
 	reg, known := c.now.jumps[pc]
 	if !known {
@@ -154,7 +154,7 @@ type wayOut386 struct {
 }
 
 // WayOut386 is [asm.Code.WayOut386] for the instruction at pc, in generated code in m.
-func (r *Reader) WayOut386(c *Code, m *vmas.Mapping, pc uint64) (asm.WayOut, bool) {
+func (r *Reader) WayOut386(c *ProcessCode, m *vmas.Mapping, pc uint64) (asm.WayOut, bool) {
 	out, known := c.now.outs[pc]
 	if !known {
 		out = c.old.outs[pc]
@@ -186,7 +186,7 @@ func (r *Reader) readWindow(pid uint32, m *vmas.Mapping, pc uint64) bool {
 }
 
 // Pointer gives the word at addr in the process, a pointer to a function.
-func (r *Reader) Pointer(c *Code, addr uint64) (v uint64, ok bool) {
+func (r *Reader) Pointer(c *ProcessCode, addr uint64) (v uint64, ok bool) {
 	if v, ok = c.now.words[addr]; ok {
 		return v, true
 	}

@@ -53,23 +53,23 @@ func (w *Wanted) caller(f *run, k int) (i int, ok bool) {
 	return k + 1, k < f.len() && f.at(k).SP == w.SP && (f.at(k).PC == w.PC || w.Within.Holds(f.at(k).PC))
 }
 
-// An Outcome says what was found of the callers of a frame.
-type Outcome uint8
+// A LookupOutcome says what was found of the callers of a frame.
+type LookupOutcome uint8
 
 const (
-	NotSought Outcome = iota // no callers were wanted
-	Unseen                   // a frame on the way, or a root, was seen neither before nor after
-	OneSided                 // a frame, or a root, was seen only before or only after
-	Disagree                 // a frame had one caller before and another after
-	Doubtful                 // a frame had the same caller before and after, and perhaps another in between
-	Joined                   // each frame up to the root had the same caller before and after
-	Read                     // the rest of the stack was read when the sample was taken, and not by a Log
+	NotSought LookupOutcome = iota // no callers were wanted
+	Unseen                         // a frame on the way, or a root, was seen neither before nor after
+	OneSided                       // a frame, or a root, was seen only before or only after
+	Disagree                       // a frame had one caller before and another after
+	Doubtful                       // a frame had the same caller before and after, and perhaps another in between
+	Joined                         // each frame up to the root had the same caller before and after
+	Read                           // the rest of the stack was read when the sample was taken, and not by a Log
 
 	NumOutcomes = iota
 )
 
 // IsJoined reports whether the callers are known.
-func (o Outcome) IsJoined() bool { return o >= Joined }
+func (o LookupOutcome) IsJoined() bool { return o >= Joined }
 
 // A Log holds recent walks. They are added in order of time.
 type Log struct {
@@ -239,8 +239,8 @@ func (l *Log) sweep() {
 }
 
 // Callers appends to dst the callers of a frame up to the root, as they were at a time. They are valid if the
-// outcome [Outcome.IsJoined]. most bounds the length of dst.
-func (l *Log) Callers(dst []Frame, space, time uint64, last Wanted, most int) ([]Frame, Outcome) {
+// outcome [LookupOutcome.IsJoined]. most bounds the length of dst.
+func (l *Log) Callers(dst []Frame, space, time uint64, last Wanted, most int) ([]Frame, LookupOutcome) {
 	for len(dst) < most {
 		r := l.regions[regionKey{space, last.SP >> regionShift}]
 		if r == nil {

@@ -41,7 +41,7 @@ func TestCallers(t *testing.T) {
 		name  string
 		walks []often // what was seen
 		cut   walk    // the stack that is completed
-		want  Outcome
+		want  LookupOutcome
 	}{
 		{"seen before and after", []often{long(12, "fgm", 0), once(30, "fgm", 0)}, walk{20, "xfgm", 2}, Joined},
 		{"more after than before", []often{once(15, "fgm", 0), {walk{120, "fgm", 0}, 99}},
@@ -119,7 +119,7 @@ func TestCallersFarAboveAreSeenOftenEnough(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		whole int // the walks on each side of the sample that show all callers
-		want  Outcome
+		want  LookupOutcome
 	}{{"by one on each side", 1, Doubtful}, {"by six on each side", 6, Joined}} {
 		l := Log{Before: 1000 * ms, After: 100 * ms}
 		frames := stack("fghm")
@@ -148,7 +148,7 @@ func TestCallersOfFunction(t *testing.T) {
 		name string
 		seen Frame // where its function was seen to stand
 		cfa  uint64
-		want Outcome
+		want LookupOutcome
 	}{
 		{"at another call", Frame{SP: 0x7000_0100, PC: 0x400180}, caller.SP, Joined},
 		{"with arguments on the stack", Frame{SP: 0x7000_00e0, PC: 0x400190}, caller.SP, Joined},

@@ -81,7 +81,7 @@ func (s *plainSearch) look(w *plainWalk) {
 }
 
 // callers is Log.Callers.
-func (l *plainLog) callers(time uint64, last Wanted, most int) (dst []Frame, outcome Outcome) {
+func (l *plainLog) callers(time uint64, last Wanted, most int) (dst []Frame, outcome LookupOutcome) {
 	for len(dst) < most {
 		walks := l.in(last.SP >> regionShift)
 		at := len(walks)

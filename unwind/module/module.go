@@ -2,7 +2,7 @@
 // holds there, its code, and what the call before a return address says. Package image implements it.
 //
 // In all methods, pc is an address of a process that lies in the mapping m, which is of the module's file. What a
-// method cannot say, because the file was not read in time, it may say later: see [State] and [Store.Arrivals].
+// method cannot say, because the file was not read in time, it may say later: see [State] and [Source.Arrivals].
 package module
 
 import (
@@ -14,9 +14,9 @@ import (
 	"unspool/vmas"
 )
 
-// A Store finds the module behind a mapping, and reads generated code. A goroutine at a time uses it and its modules.
-type Store interface {
-	jit.Files
+// A Source finds the module behind a mapping, and reads generated code. A goroutine at a time uses it and its modules.
+type Source interface {
+	jit.Inputs
 	// Source says from where generated code is read.
 	Source() jit.Source
 	// Module returns the module behind a mapping of a process, nil if it can have none. For the same file it is the

@@ -1,5 +1,5 @@
-// Package x86 decodes instructions of x86-64 and i386, as far as rules for code need them: their lengths, their operands,
-// and the general registers that they may write.
+// Package x86 decodes instructions of x86-64 and i386, as far as rules for code need them: their lengths, their
+// operands, and the general registers that they may write.
 //
 // golang.org/x/arch/x86/x86asm cannot be used instead: it gives wrong lengths for vzeroupper, adcx and endbr64 and does
 // not know XOP, which hand-written assembly often uses. Tests compare the two, and objdump.

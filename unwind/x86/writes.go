@@ -8,8 +8,8 @@ const CallerSaved = 1<<AX | 1<<CX | 1<<DX | 1<<SI | 1<<DI | 0xf<<8
 func Bit(reg uint8) uint16 { return 1 << (reg & 15) }
 
 // Writes returns the set of general registers that the instruction may write, by their numbers in instructions, SP only
-// where it is an explicit operand. If Writes has a register too many, a rule may be lost; if it lacked one, a rule could
-// be wrong.
+// where it is an explicit operand. If Writes has a register too many, a rule may be lost; if it lacked one, a rule
+// could be wrong.
 func (in *Insn) Writes() uint16 {
 	switch in.Encoding {
 	case VEX, EVEX:

@@ -28,7 +28,7 @@ func (d Direct) root(pid uint32) string {
 	return d.folder(pid) + "/root"
 }
 
-// OpenPath is for [Files].
+// OpenPath is for [FileAccess].
 func (d Direct) OpenPath(pid uint32, path string, _, _ uint64) (*os.File, error) {
 	return OpenRegular(d.root(pid) + path)
 }
@@ -38,7 +38,7 @@ func (d Direct) PathDescriptor(pid uint32, path string) (fd int, err error) {
 	return openRegular(d.root(pid) + path)
 }
 
-// OpenMapped is for [Files].
+// OpenMapped is for [FileAccess].
 func (d Direct) OpenMapped(pid uint32, start, end uint64) (file *os.File, target string, err error) {
 	fd, target, err := d.MappedDescriptor(pid, start, end)
 	if err != nil {
@@ -69,18 +69,18 @@ func (d Direct) MapsAsCode(pid uint32, start, end uint64, fd int) bool {
 		file.Dev == mapped.Dev && file.Ino == mapped.Ino && d.IsExecutable(pid, start, end)
 }
 
-// OpenWithin is for [Files].
+// OpenWithin is for [FileAccess].
 func (d Direct) OpenWithin(pid uint32, path string) (*os.File, error) {
 	return OpenWithin(d.root(pid)+"/", path)
 }
 
-// Stat is for [Files].
+// Stat is for [FileAccess].
 func (d Direct) Stat(pid uint32, path string) (st unix.Stat_t, err error) {
 	err = unix.Stat(d.root(pid)+path, &st)
 	return st, err
 }
 
-// Owner is for [Files].
+// Owner is for [FileAccess].
 func (d Direct) Owner(pid uint32) (uid uint32, err error) {
 	var st unix.Stat_t
 	err = unix.Stat(d.folder(pid), &st)
@@ -159,7 +159,7 @@ func DescriptorWithin(root, path string) (readable int, err error) {
 	return Reopen(fd)
 }
 
-// OpenPerfMap is for [Files].
+// OpenPerfMap is for [FileAccess].
 func (d Direct) OpenPerfMap(pid, number uint32) (*os.File, error) {
 	fd, err := d.PerfMapDescriptor(pid, number)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 type Access interface {
 	Texts
 	Memory
-	Files
+	FileAccess
 }
 
 // Texts reads a proc file system.
@@ -50,8 +50,8 @@ func Aside(a Access) Reader {
 	return a
 }
 
-// Files opens files as processes see them, if they are regular ones. See also [FileReader].
-type Files interface {
+// FileAccess opens files as processes see them, if they are regular ones. See also [FileReader].
+type FileAccess interface {
 	// OpenPath opens what a path leads to in the root of a process, or here for PID 0. start and end are those
 	// of the mapping for which it is opened, by which it may be opened though it does not look like code.
 	OpenPath(pid uint32, path string, start, end uint64) (*os.File, error)

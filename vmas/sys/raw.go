@@ -168,7 +168,8 @@ func Sleep(pause time.Duration) {
 
 // Sigwait waits for a signal of a set that the thread has blocked: bit n-1 is signal n. It waits for no longer than a
 // limit, unless that is 0; the error is EAGAIN then. Unless told is set, Go's scheduler does not know that the thread
-// waits, and interrupts it every 10 ms (EINTR): told costs more than what a thread does that gets a signal a millisecond.
+// waits, and interrupts it every 10 ms (EINTR): told costs more than the work for a
+// signal a millisecond.
 func Sigwait(signals uint64, told bool, limit time.Duration) error {
 	const size = unsafe.Sizeof(signals)
 	var most *unix.Timespec

@@ -37,8 +37,8 @@ type Options struct {
 	Lookup   func(done, images int)
 }
 
-// Outcome is the result of an export.
-type Outcome struct {
+// Exported is the result of an export.
+type Exported struct {
 	Samples, Written uint64 // samples, and bytes of the output
 	Lost             uint64
 	Problems         []string      // why names or frames are missing
@@ -57,7 +57,7 @@ type writer func(j *job, w io.Writer) (*profile.Profile, error)
 
 // Write writes a recording in another format. A file gets its name when it is complete; a file that has
 // that name stays until then.
-func Write(ctx context.Context, o Options) (out Outcome, err error) {
+func Write(ctx context.Context, o Options) (out Exported, err error) {
 	if o.Name == "" {
 		o.Name = o.Input
 	}
@@ -100,7 +100,7 @@ func Write(ctx context.Context, o Options) (out Outcome, err error) {
 	}
 	said := *p // but for what is an error
 	said.Problems = problems(p)
-	out = Outcome{
+	out = Exported{
 		Samples: p.Count(), Written: counted.n, Lost: p.Lost(), Problems: said.Problems, Notes: said.Notes(),
 	}
 	return out, errors.Join(p.Damage, r.FeatureDamage())

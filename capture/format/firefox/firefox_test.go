@@ -199,18 +199,18 @@ func TestInlinedFunctionsAndSymbols(t *testing.T) {
 func TestAddressesCountFromTheBeginningOfTheImage(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		code []symbols.Segment
+		code []symbols.CodeSegment
 		pc   uint64
 		want int
 	}{
 		{"no file", nil, 0x1234, 0x1234},
-		{"position-independent", []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x5000}}, 0x1234, 0x1234},
-		{"the same by lld", []symbols.Segment{{Addr: 0x5730, Offset: 0x4730, Size: 0x5000}}, 0x5734, 0x5734},
-		{"at a fixed address", []symbols.Segment{{Addr: 0x401000, Offset: 0x1000, Size: 0x5000}}, 0x401234, 0x1234},
-		{"the same by lld", []symbols.Segment{{Addr: 0x201730, Offset: 0x730, Size: 0x5000}}, 0x201734, 0x1734},
-		{"before the image", []symbols.Segment{{Addr: 0x401000, Offset: 0x1000, Size: 0x5000}}, 0x1234, -1},
-		{"far from its beginning", []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x5000}}, 0x80000000, -1},
-		{"broken", []symbols.Segment{{Addr: 0x1000, Offset: math.MaxUint64, Size: 0x5000}}, 0x1234, 0x1234},
+		{"position-independent", []symbols.CodeSegment{{Addr: 0x1000, Offset: 0x1000, Size: 0x5000}}, 0x1234, 0x1234},
+		{"the same by lld", []symbols.CodeSegment{{Addr: 0x5730, Offset: 0x4730, Size: 0x5000}}, 0x5734, 0x5734},
+		{"at a fixed address", []symbols.CodeSegment{{Addr: 0x401000, Offset: 0x1000, Size: 0x5000}}, 0x401234, 0x1234},
+		{"the same by lld", []symbols.CodeSegment{{Addr: 0x201730, Offset: 0x730, Size: 0x5000}}, 0x201734, 0x1734},
+		{"before the image", []symbols.CodeSegment{{Addr: 0x401000, Offset: 0x1000, Size: 0x5000}}, 0x1234, -1},
+		{"far from its beginning", []symbols.CodeSegment{{Addr: 0x1000, Offset: 0x1000, Size: 0x5000}}, 0x80000000, -1},
+		{"broken", []symbols.CodeSegment{{Addr: 0x1000, Offset: math.MaxUint64, Size: 0x5000}}, 0x1234, 0x1234},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSynthetic(t)

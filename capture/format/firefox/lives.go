@@ -22,7 +22,7 @@ func NewLives() *Lives { return &Lives{threads: make(map[[2]uint32]life)} }
 func (*Lives) Begin(*profile.Profile) {}
 
 // Record notes forks and exits.
-func (l *Lives) Record(c *replay.Change, _ *perfring.Format, time uint64) {
+func (l *Lives) Record(c *replay.Change, _ *perfring.SampleFormat, time uint64) {
 	if time == 0 || c.Kind != replay.Fork && c.Kind != replay.Exit {
 		return
 	}

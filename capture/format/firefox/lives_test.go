@@ -32,7 +32,7 @@ func TestLivesOfThreads(t *testing.T) {
 		{"another record", []event{{replay.Comm, 10}}, life{}},
 	} {
 		l := NewLives()
-		var format perfring.Format
+		var format perfring.SampleFormat
 		for _, e := range c.events {
 			l.Record(&replay.Change{Kind: e.kind, PID: 7, TID: 8, PPID: 7, PTID: 7}, &format, e.time)
 		}

@@ -15,7 +15,7 @@ import (
 // synthetic is a profile in the making, with its timeline.
 type synthetic struct {
 	t testing.TB
-	*profiletest.Stacks
+	*profiletest.Builder
 	timeline *profile.Timeline
 }
 

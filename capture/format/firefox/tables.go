@@ -14,7 +14,7 @@ import (
 type tables struct {
 	p *profile.Profile
 
-	strings profile.Texts
+	strings profile.StringTable
 
 	libs      []int32  // images that are files, or the kernel's
 	resources []int32  // images that functions lie in
@@ -71,7 +71,7 @@ func (t *tables) address(image int32, vaddr uint64) int64 {
 
 // beginning is the virtual address of an image whose code lies in a segment. It is a multiple of 64 KiB; some
 // linkers leave a page out between one segment and the next.
-func beginning(code symbols.Segment) uint64 {
+func beginning(code symbols.CodeSegment) uint64 {
 	return (code.Addr - min(code.Offset, code.Addr)) &^ 0xffff
 }
 

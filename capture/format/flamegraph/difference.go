@@ -28,8 +28,8 @@ var differencePage = sync.OnceValue(func() *template.Template {
 	return Page(differenceHTML, nil)
 })
 
-// Difference is what the page of two recordings is.
-type Difference struct {
+// DifferencePage is what the page of two recordings is.
+type DifferencePage struct {
 	Title   string
 	Files   [2]string // names of the recordings
 	Amounts bool      // go by CPU time at first, and not by shares
@@ -51,7 +51,7 @@ type pageSide struct {
 
 // WriteDifference writes a page about two recordings: a flame graph of both, whose colours say by how much
 // each frame has changed, and a table of functions.
-func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
+func WriteDifference(w io.Writer, m *difference.Merged, o DifferencePage) error {
 	g := newGraph(m.Profile)
 	s, err := g.bothTimed(m)
 	if err != nil {
@@ -95,7 +95,7 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 }
 
 // length is how long a recording is. Times that are made up may make it negative.
-func length(r *difference.Recording) time.Duration { return max(0, r.Duration) }
+func length(r *difference.Side) time.Duration { return max(0, r.Duration) }
 
 // bothTimed finds the times of both recordings' samples, nil if either has none.
 func (g *graph) bothTimed(m *difference.Merged) (*steps, error) {

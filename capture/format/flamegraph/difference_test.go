@@ -29,9 +29,9 @@ type stackChange struct {
 
 // changed makes two recordings of a second and of two, whose samples are a millisecond of CPU time each and
 // come evenly.
-func changed(t *testing.T, stacks []stackChange) [2]difference.Recording {
+func changed(t *testing.T, stacks []stackChange) [2]difference.Side {
 	t.Helper()
-	var both [2]difference.Recording
+	var both [2]difference.Side
 	for side := range both {
 		p := profiletest.New(&profile.Profile{
 			Images: []profile.Image{{Name: "program"}, {Name: "other"}},
@@ -57,7 +57,7 @@ func changed(t *testing.T, stacks []stackChange) [2]difference.Recording {
 			_, part := math.Modf(float64(n) * math.Phi)
 			return time.Duration(part*float64(count)) * time.Millisecond
 		})
-		both[side] = difference.Recording{Profile: p.Profile, Timeline: line}
+		both[side] = difference.Side{Profile: p.Profile, Timeline: line}
 	}
 	return both
 }
@@ -77,7 +77,7 @@ var work = []stackChange{
 	{mainThread, []string{"fresh"}, 0, 100},
 }
 
-func mergedOf(t *testing.T, both [2]difference.Recording) *difference.Merged {
+func mergedOf(t *testing.T, both [2]difference.Side) *difference.Merged {
 	t.Helper()
 	m, err := difference.Merge(both[0], both[1], difference.Options{})
 	if err != nil {
@@ -86,7 +86,7 @@ func mergedOf(t *testing.T, both [2]difference.Recording) *difference.Merged {
 	return m
 }
 
-func openDifference(t *testing.T, m *difference.Merged, o Difference) opened {
+func openDifference(t *testing.T, m *difference.Merged, o DifferencePage) opened {
 	t.Helper()
 	var b bytes.Buffer
 	if err := WriteDifference(&b, m, o); err != nil {
@@ -124,7 +124,7 @@ func functionRows(m *difference.Merged) (self, total difference.Rows) {
 }
 
 // nodeChanges compares the nodes, each with those below it.
-func nodeChanges(t *testing.T, m *difference.Merged) []difference.Change {
+func nodeChanges(t *testing.T, m *difference.Merged) []difference.Delta {
 	t.Helper()
 	lists, err := m.Changes(0, difference.Rows{N: len(m.Nodes), Of: func(_, leaf int32, add func(int32)) {
 		for ; leaf > 0; leaf = m.Nodes[leaf].Parent {
@@ -152,7 +152,7 @@ func written(e difference.Estimate, scale float64) string {
 
 func TestDifferencePage(t *testing.T) {
 	m := mergedOf(t, changed(t, work))
-	p := openDifference(t, m, Difference{Title: hostile, Files: [2]string{"old.data", hostile}})
+	p := openDifference(t, m, DifferencePage{Title: hostile, Files: [2]string{"old.data", hostile}})
 	p.text("h1", human.Printable(hostile))
 	p.text("#recordings section:nth-child(2) h2", "B: "+human.Printable(hostile))
 
@@ -292,7 +292,7 @@ func TestDifferenceOfTimes(t *testing.T) {
 	both := changed(t, work)
 	both[1].CPUs = 1
 	m := mergedOf(t, both)
-	p := openDifference(t, m, Difference{})
+	p := openDifference(t, m, DifferencePage{})
 	strip := func(side string) []float64 {
 		return browser.Eval[[]float64](p.Page, `(() => {
 			const b = document.querySelector('#strip-`+side+` canvas').getBoundingClientRect();
@@ -327,7 +327,7 @@ func TestDifferenceOfTimes(t *testing.T) {
 // The page finds the same as package difference, for samples that come in bursts, too.
 func TestPageJudgesAsGoDoes(t *testing.T) {
 	source := rand.New(rand.NewPCG(3, 4))
-	var both [2]difference.Recording
+	var both [2]difference.Side
 	for side := range both {
 		p := generated(400)
 		for i := range p.Samples {
@@ -344,7 +344,7 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 			}
 			return burst + time.Duration(n%7)*time.Millisecond
 		})
-		both[side] = difference.Recording{Profile: p, Timeline: line}
+		both[side] = difference.Side{Profile: p, Timeline: line}
 	}
 	m := mergedOf(t, both)
 	self, total := functionRows(m)
@@ -364,7 +364,7 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 		}
 		want[f.Name] = text + " " + written(c.Share, 100)
 	}
-	p := openDifference(t, m, Difference{})
+	p := openDifference(t, m, DifferencePage{})
 	have := browser.Eval[map[string]string](p.Page, `Object.fromEntries(
 		[...document.querySelectorAll('#changes tbody tr')].map(r => [r.querySelector('.fn').textContent,
 			[3, 4, 5].map(i => r.cells[i].textContent).join(' ')]))`)
@@ -402,7 +402,7 @@ func TestDifferencePageOfAProgramWithoutNames(t *testing.T) {
 		both[0].Frames[i].Known, both[0].Frames[i].Name = false, "[program]"
 	}
 	both[0].Images[0] = profile.Image{Name: "program", Path: "/program", BuildID: []byte{1}}
-	p := openDifference(t, mergedOf(t, both), Difference{})
+	p := openDifference(t, mergedOf(t, both), DifferencePage{})
 	p.text("#changes .names", "program is not here as A recorded it: its functions count as one, [program]. "+
 		"Keep a program before you build it anew: perf buildid-cache --add FILE, or build it under another name")
 	p.text("#changes tbody", "[program] program100 %100 %+0.00 ±0.25+1.00 ±0.12+0.00 ±0.25")
@@ -417,7 +417,7 @@ func TestDifferencePageOrder(t *testing.T) {
 		{mainThread, []string{"run", "extra", "copy"}, 0, 400},
 		{mainThread, []string{"run", "extra", "inner"}, 0, 60},
 		{mainThread, []string{"done"}, 0, 700},
-	})), Difference{})
+	})), DifferencePage{})
 	order := func(want string) {
 		t.Helper()
 		p.Until("[...document.querySelectorAll('#changes .fn')].map(f => f.textContent).join(' ') === " +
@@ -433,7 +433,7 @@ func TestDifferencePageOfFewSamples(t *testing.T) {
 	m := mergedOf(t, changed(t, []stackChange{
 		{mainThread, []string{"steady"}, 4000, 88}, {mainThread, []string{"few"}, 0, 9},
 	}))
-	p := openDifference(t, m, Difference{})
+	p := openDifference(t, m, DifferencePage{})
 	changes := browser.Eval[[]string](p.Page,
 		`[...document.querySelectorAll('#changes .fn')].map(f => f.textContent)`)
 	if want := []string{"steady"}; !slices.Equal(changes, want) {
@@ -453,10 +453,10 @@ func TestDifferencePageOfFewSamples(t *testing.T) {
 }
 
 func TestDifferencePageOfNothing(t *testing.T) {
-	empty := func() difference.Recording {
-		return difference.Recording{Profile: profiletest.New(&profile.Profile{}).Profile}
+	empty := func() difference.Side {
+		return difference.Side{Profile: profiletest.New(&profile.Profile{}).Profile}
 	}
-	p := openDifference(t, mergedOf(t, [2]difference.Recording{empty(), empty()}), Difference{})
+	p := openDifference(t, mergedOf(t, [2]difference.Side{empty(), empty()}), DifferencePage{})
 	p.MoveTo(p.frame(0, 0.5))
 	p.text("#tip .name", "all")
 	p.text("#rest", "No function has changed by more than chance. The largest of 0 differences are shown.")
@@ -464,13 +464,13 @@ func TestDifferencePageOfNothing(t *testing.T) {
 	// Times that are made up.
 	both := changed(t, work)
 	both[0].First, both[0].Duration = 0, -1
-	p = openDifference(t, mergedOf(t, both), Difference{})
+	p = openDifference(t, mergedOf(t, both), DifferencePage{})
 	p.text("#sum", "CPU time 1.00 s → 2.00 s +1.00 ±0.11 (+100.0 %)")
 
 	// One without samples, and times that only one has.
 	both = changed(t, work)
 	both[0].Samples, both[0].Timeline = nil, nil
-	p = openDifference(t, mergedOf(t, both), Difference{})
+	p = openDifference(t, mergedOf(t, both), DifferencePage{})
 	p.text("#sum", "CPU time 0.00 s → 2.00 s +2.00 ±0.09")
 }
 
@@ -480,9 +480,9 @@ func TestDifferencePageIsEscaped(t *testing.T) {
 	for _, p := range []*profile.Profile{a, b} {
 		p.Events[1].Name, p.Threads[0].Program, p.Threads[1].Program = hostile, hostile, hostile
 	}
-	m := mergedOf(t, [2]difference.Recording{{Profile: a}, {Profile: b}})
+	m := mergedOf(t, [2]difference.Side{{Profile: a}, {Profile: b}})
 	var out bytes.Buffer
-	o := Difference{Title: hostile, Files: [2]string{hostile, hostile}}
+	o := DifferencePage{Title: hostile, Files: [2]string{hostile, hostile}}
 	if err := WriteDifference(&out, m, o); err != nil {
 		t.Fatal(err)
 	}
@@ -496,7 +496,7 @@ func TestDifferencePageIsEscaped(t *testing.T) {
 		t.Error("an element, an address, a control character or an invalid byte of a name is in the page")
 	}
 	// Of two events, either can be shown.
-	p := openDifference(t, m, Difference{})
+	p := openDifference(t, m, DifferencePage{})
 	p.text("#sum", "amount 1,000 → 1,000 +0 ±88 (+0.0 %)")
 	p.choose("#event", "1")
 	p.text("#sum", "amount 8 → 8 +0.0 ±8.7 (+0.0 %)")
@@ -505,7 +505,7 @@ func TestDifferencePageIsEscaped(t *testing.T) {
 // BenchmarkDifferencePage opens a page of two million samples of 100,000 distinct stacks. open and range are
 // the times until the result is on the screen.
 func BenchmarkDifferencePage(b *testing.B) {
-	var both [2]difference.Recording
+	var both [2]difference.Side
 	for side := range both {
 		p := generated(100000)
 		for i := range p.Samples {
@@ -513,7 +513,7 @@ func BenchmarkDifferencePage(b *testing.B) {
 			p.Samples[i].Period = p.Samples[i].Count * 1e6
 		}
 		line := timeline(b, p, func(profile.Thread, int) time.Duration { return rand.N(time.Minute) })
-		both[side] = difference.Recording{Profile: p, Timeline: line}
+		both[side] = difference.Side{Profile: p, Timeline: line}
 	}
 	file := filepath.Join(b.TempDir(), "page.html")
 	for b.Loop() {
@@ -522,7 +522,7 @@ func BenchmarkDifferencePage(b *testing.B) {
 			b.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := WriteDifference(&out, m, Difference{}); err != nil {
+		if err := WriteDifference(&out, m, DifferencePage{}); err != nil {
 			b.Fatal(err)
 		}
 		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {

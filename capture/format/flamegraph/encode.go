@@ -72,7 +72,7 @@ func encode(g *graph, s *steps) (template.HTML, error) {
 			body = binary.AppendUvarint(body, v)
 		}
 	}
-	var names, files profile.Texts
+	var names, files profile.StringTable
 	for i := range g.functions {
 		f := &g.functions[i]
 		file := uint64(0)

@@ -8,17 +8,17 @@ import (
 	"unspool/capture/profile"
 )
 
-// Format is what is written.
-type Format uint8
+// FileType is what is written.
+type FileType uint8
 
 const (
-	HTML Format = iota
+	HTML FileType = iota
 	SVG
 )
 
 // Options say what is written. The zero value is a page with the title "Flame graph".
 type Options struct {
-	Format Format
+	Format FileType
 	Title  string // such as the recording's name
 	// Timeline has the profile's samples one by one: a page shows them over time. nil for a page without that.
 	Timeline *profile.Timeline

@@ -116,7 +116,7 @@ func write(t testing.TB, p *profile.Profile, o Options) string {
 	if err := Write(&b, p, o); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), map[Format]string{HTML: "flame.html", SVG: "flame.svg"}[o.Format])
+	file := filepath.Join(t.TempDir(), map[FileType]string{HTML: "flame.html", SVG: "flame.svg"}[o.Format])
 	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func bytesOf(t *testing.T, p *profile.Profile, o Options) []byte {
 
 func TestTheSameProfileGivesTheSameBytes(t *testing.T) {
 	for _, p := range []*profile.Profile{example(), generated(500)} {
-		for _, f := range []Format{HTML, SVG} {
+		for _, f := range []FileType{HTML, SVG} {
 			if !bytes.Equal(bytesOf(t, p, Options{Format: f}), bytesOf(t, p, Options{Format: f})) {
 				t.Errorf("format %d: other bytes the second time", f)
 			}
@@ -152,7 +152,7 @@ func TestWhatCannotBeWritten(t *testing.T) {
 		t.Error("an invalid profile is written")
 	}
 	p = example()
-	for _, f := range []Format{HTML, SVG} {
+	for _, f := range []FileType{HTML, SVG} {
 		if err := Write(broken{}, p, Options{Format: f}); !errors.Is(err, errBroken) {
 			t.Errorf("format %d: %v", f, err)
 		}

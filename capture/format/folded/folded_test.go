@@ -20,7 +20,7 @@ import (
 	"unspool/testdata/inputs"
 )
 
-func newStacks(frames ...profile.Frame) *profiletest.Stacks {
+func newStacks(frames ...profile.Frame) *profiletest.Builder {
 	return profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "demo", Path: "/bin/demo"}},
 		Frames: frames,
@@ -37,7 +37,7 @@ func write(t testing.TB, p *profile.Profile, o Options) string {
 	return b.String()
 }
 
-func example() *profiletest.Stacks {
+func example() *profiletest.Builder {
 	p := newStacks(
 		profile.Frame{Name: "main", Known: true, PC: 0x1000},
 		profile.Frame{Name: "main", Known: true, PC: 0x1010}, // another place of it

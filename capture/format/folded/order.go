@@ -11,7 +11,7 @@ import (
 // order, one at the end of a line and one before a semicolon: "main" is before "main (2)", and that is before
 // "main;", as a space is before a semicolon.
 type vocabulary struct {
-	profile.Texts
+	profile.StringTable
 
 	leaf  []int32 // by text: its place as the end of a stack
 	inner []int32 // by text: its place with a semicolon behind it

@@ -113,9 +113,9 @@ func newPlaces(p *profile.Profile, out *proto.Profile) []place {
 }
 
 // mapSegments maps the segments that have any of the addresses, which are sorted.
-func (p *place) mapSegments(code []symbols.Segment, pcs []uint64) {
+func (p *place) mapSegments(code []symbols.CodeSegment, pcs []uint64) {
 	mapped := uint64(0) // the end of the part that is mapped
-	for _, s := range slices.SortedFunc(slices.Values(code), func(a, b symbols.Segment) int {
+	for _, s := range slices.SortedFunc(slices.Values(code), func(a, b symbols.CodeSegment) int {
 		return cmp.Compare(a.Addr, b.Addr)
 	}) {
 		start, end := s.Addr&^(page-1), s.Addr+s.Size

@@ -22,9 +22,9 @@ func small() *profile.Profile {
 	p := profiletest.New(&profile.Profile{
 		Images: []profile.Image{
 			{Name: "libm.so.6", Path: "/lib/libm.so.6",
-				Code: []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x800}}},
+				Code: []symbols.CodeSegment{{Addr: 0x1000, Offset: 0x1000, Size: 0x800}}},
 			{Name: "tool", Path: "/bin/tool", BuildID: []byte{0xab, 0x01},
-				Code: []symbols.Segment{{Addr: 0x2040, Offset: 0x1040, Size: 0x1000}}},
+				Code: []symbols.CodeSegment{{Addr: 0x2040, Offset: 0x1040, Size: 0x1000}}},
 			{Name: symbols.KernelImage, Path: symbols.KernelImage},
 			{Name: "[anon]", Path: "//anon"},
 		},
@@ -220,10 +220,10 @@ func TestHostile(t *testing.T) {
 	in.Frames[3].Name, in.Frames[3].Symbol = "", ""
 	in.Frames[6].PC = math.MaxUint64
 	in.Images[0].Path, in.Images[0].Name = "\xff\n", ""
-	in.Images[0].Code = []symbols.Segment{{Addr: math.MaxUint64 - 10, Size: 100},
+	in.Images[0].Code = []symbols.CodeSegment{{Addr: math.MaxUint64 - 10, Size: 100},
 		{Addr: 0x1000, Offset: 0x1000, Size: 1 << 62}, {Addr: 0x1800, Offset: 0x1800, Size: 1 << 62},
 		{Addr: 0x7, Offset: 0x9, Size: 1 << 20}}
-	in.Images[1].Code = []symbols.Segment{{Addr: 0x2000, Offset: 0x2000, Size: 1<<63 - 0x3000}}
+	in.Images[1].Code = []symbols.CodeSegment{{Addr: 0x2000, Offset: 0x2000, Size: 1<<63 - 0x3000}}
 	in.Threads[0].Comm = "to\ro\xe2\x82l\x7f\u009b1m\u202e\u200b"
 	in.Events[0].Name = "\xffcpu\n"
 	in.Samples[0].Count, in.Samples[0].Period = math.MaxUint64, math.MaxUint64
@@ -270,7 +270,7 @@ func TestImagesDoNotMeet(t *testing.T) {
 		im := profile.Image{Name: "lib", Path: "/lib"}
 		addr := uint64(i%7) << (12 + 5*(i%9))
 		if i%3 > 0 {
-			im.Code = []symbols.Segment{{Addr: addr, Offset: uint64(i) << 12, Size: 0x1001},
+			im.Code = []symbols.CodeSegment{{Addr: addr, Offset: uint64(i) << 12, Size: 0x1001},
 				{Addr: addr + 1<<30, Offset: 1 << 30, Size: 5}}
 		}
 		in.Images = append(in.Images, im)
@@ -309,7 +309,7 @@ func TestTitle(t *testing.T) {
 			p := profiletest.New(&profile.Profile{Hostname: "box", Events: []profile.Event{{Name: "cpu-clock"}}})
 			for i, name := range []string{"first", "second", "third"} {
 				p.Images = append(p.Images, profile.Image{Name: name, Path: "/bin/" + name,
-					Code: []symbols.Segment{{Addr: 0x1000, Offset: 0x1000, Size: 0x1000}}})
+					Code: []symbols.CodeSegment{{Addr: 0x1000, Offset: 0x1000, Size: 0x1000}}})
 				p.Frames = append(p.Frames, profile.Frame{Name: "main", Symbol: "main", Image: int32(i), Known: true,
 					Addr: 0x1100, PC: 0x1110})
 			}

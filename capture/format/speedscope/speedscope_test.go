@@ -16,7 +16,7 @@ import (
 )
 
 // example is a profile of three threads, with two places of main.
-func example() *profiletest.Stacks {
+func example() *profiletest.Builder {
 	p := profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "demo", Path: "/bin/demo"}, {Name: "[kernel]"}},
 		Frames: []profile.Frame{
@@ -178,15 +178,15 @@ func TestProfiles(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		o      Options
-		change func(p *profiletest.Stacks)
+		change func(p *profiletest.Builder)
 		want   []string
 	}{
 		{"few threads", Options{Threads: 1}, nil, []string{"all threads, 3 lost: 42", "worker (10/11): 32",
 			"2 more threads: 10"}},
-		{"a thread", Options{}, func(p *profiletest.Stacks) { p.Samples, p.LostSamples = p.Samples[:2], 0 },
+		{"a thread", Options{}, func(p *profiletest.Builder) { p.Samples, p.LostSamples = p.Samples[:2], 0 },
 			[]string{"demo (10/10): 6"}},
-		{"nothing", Options{}, func(p *profiletest.Stacks) { p.Samples = nil }, []string{"no samples: 0"}},
-		{"two events", Options{Threads: 2}, func(p *profiletest.Stacks) { p.Add(p.Threads[2], 1, 7, 4) }, []string{
+		{"nothing", Options{}, func(p *profiletest.Builder) { p.Samples = nil }, []string{"no samples: 0"}},
+		{"two events", Options{Threads: 2}, func(p *profiletest.Builder) { p.Add(p.Threads[2], 1, 7, 4) }, []string{
 			"cpu-clock: all threads, 3 lost: 42", "cpu-clock: worker (10/11): 32", "cpu-clock: demo (10/10): 6",
 			"cpu-clock: kthreadd (2/2): 4",
 			"faults: kthreadd (2/2), 3 lost: 7",

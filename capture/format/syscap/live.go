@@ -14,10 +14,10 @@ import (
 
 // LiveOptions say what a Live writes, and where to.
 type LiveOptions struct {
-	FD       int              // of a pipe, a socket or a file, opened for writing
-	Format   *perfring.Format // of the records
-	Texts    procfs.Texts     // the proc file system
-	Kallsyms *os.File         // the kernel's symbols, to be put into the capture; nil for none
+	FD       int                    // of a pipe, a socket or a file, opened for writing
+	Format   *perfring.SampleFormat // of the records
+	Texts    procfs.Texts           // the proc file system
+	Kallsyms *os.File               // the kernel's symbols, to be put into the capture; nil for none
 }
 
 // A Live writes a capture while it is recorded, with the frames that sysprof-live-unwinder writes: the

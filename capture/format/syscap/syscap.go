@@ -77,7 +77,7 @@ func New(w io.Writer, r *perfdata.Reader, o Options) *Writer {
 func (w *Writer) Begin(p *profile.Profile) { w.profile = p }
 
 // Record implements profile.Watcher.
-func (w *Writer) Record(c *replay.Change, f *perfring.Format, time uint64) {
+func (w *Writer) Record(c *replay.Change, f *perfring.SampleFormat, time uint64) {
 	if time != 0 {
 		w.begin(time)
 	}

@@ -38,7 +38,7 @@ type session struct {
 	t testing.TB
 	*Writer
 	records *replay.Replay
-	format  perfring.Format
+	format  perfring.SampleFormat
 	out     bytes.Buffer
 	time    uint64
 }
@@ -88,7 +88,7 @@ func (s *session) record(encode func(id *perfring.SampleID) ([]byte, error)) {
 }
 
 // replay hands on what a record says.
-func (s *session) replay(b []byte, f *perfring.Format, time uint64) {
+func (s *session) replay(b []byte, f *perfring.SampleFormat, time uint64) {
 	s.t.Helper()
 	c, err := s.records.Record(b, f)
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 // Change is what a record says.
 type Change struct {
 	Kind Kind
-	// Record is the record as its event has it: see [perfring.Format.Correct].
+	// Record is the record as its event has it: see [perfring.SampleFormat.Correct].
 	Record perfring.Record
 
 	PID, TID   uint32
@@ -130,7 +130,7 @@ func NewRecorded(table *vmas.Table) *Replay {
 
 // Record applies a record of an event that has the format f, and returns what it says. It fails if the record
 // cannot be decoded, and changes nothing then.
-func (r *Replay) Record(rec perfring.Record, f *perfring.Format) (*Change, error) {
+func (r *Replay) Record(rec perfring.Record, f *perfring.SampleFormat) (*Change, error) {
 	c, err := r.taken.decode(rec, f)
 	if err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ const noParent = ^uint32(0)
 // Peek returns the mapping in a record that is not to be applied yet, with its File, which can be opened in
 // advance. ok is false for a mapping of the kernel, one that is not executable, and any other record. Address
 // spaces do not change.
-func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vmas.Mapping, ok bool) {
+func (r *Replay) Peek(rec perfring.Record, f *perfring.SampleFormat) (pid uint32, m vmas.Mapping, ok bool) {
 	switch rec.Type() {
 	case perfring.RecordMmap2:
 	case perfring.RecordComm, perfring.RecordFork:
@@ -261,7 +261,7 @@ func (r *Replay) Peek(rec perfring.Record, f *perfring.Format) (pid uint32, m vm
 
 // toCome notes that a process will execute another program, or is a new one: what /proc shows of it does not belong
 // to its samples before that.
-func (r *Replay) toCome(rec perfring.Record, f *perfring.Format) {
+func (r *Replay) toCome(rec perfring.Record, f *perfring.SampleFormat) {
 	if rec.Type() == perfring.RecordComm && rec.Misc()&unix.PERF_RECORD_MISC_COMM_EXEC == 0 {
 		return
 	}
@@ -275,7 +275,7 @@ func (r *Replay) toCome(rec perfring.Record, f *perfring.Format) {
 }
 
 // decode decodes a record, and returns r.change, which is valid until the next call.
-func (r *decoded) decode(rec perfring.Record, f *perfring.Format) (c *Change, err error) {
+func (r *decoded) decode(rec perfring.Record, f *perfring.SampleFormat) (c *Change, err error) {
 	c = &r.change
 	*c = Change{Record: f.Correct(rec, &r.corrected)}
 	switch rec.Type() {
@@ -345,18 +345,18 @@ func (c *Change) mapping(pid, tid uint32, misc uint16) {
 	}
 }
 
-// Counts adds up what was lost.
-type Counts struct {
+// Losses adds up what was lost.
+type Losses struct {
 	Records   uint64 // for which a ring had no room
 	Samples   uint64 // that the hardware or the kernel dropped
 	Throttled uint64 // how often the kernel held an event back
 }
 
 // Lost is everything that was lost.
-func (n *Counts) Lost() uint64 { return n.Records + n.Samples }
+func (n *Losses) Lost() uint64 { return n.Records + n.Samples }
 
 // Add counts what a record says.
-func (n *Counts) Add(c *Change) {
+func (n *Losses) Add(c *Change) {
 	switch c.Kind {
 	case LostRecords:
 		n.Records += c.Lost

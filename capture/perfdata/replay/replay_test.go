@@ -89,7 +89,7 @@ func TestWhatRecordsSay(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		record perfring.Record
-		format *perfring.Format
+		format *perfring.SampleFormat
 		want   Change
 	}{
 		{"MMAP", code(t), &format, Change{Kind: Mapping, PID: 7, TID: 7, Map: mapOf(vmas.ProtExec, 0,
@@ -274,7 +274,7 @@ func TestKernelSymbol(t *testing.T) {
 
 func TestCounts(t *testing.T) {
 	r := New(vmas.NewTable(""))
-	var n Counts
+	var n Losses
 	for _, rec := range []perfring.Record{
 		words(perfring.RecordLost, 1, 33), words(perfring.RecordLost, 2, 1), words(perfring.RecordLostSamples,
 			5),
@@ -286,7 +286,7 @@ func TestCounts(t *testing.T) {
 		}
 		n.Add(c)
 	}
-	if n != (Counts{Records: 34, Samples: 5, Throttled: 1}) || n.Lost() != 39 {
+	if n != (Losses{Records: 34, Samples: 5, Throttled: 1}) || n.Lost() != 39 {
 		t.Errorf("%+v, %d lost", n, n.Lost())
 	}
 }

@@ -56,7 +56,7 @@ func programs(p *profile.Profile) map[string]uint64 {
 
 // onStacks counts the samples whose stacks have a file, by the file's name.
 func onStacks(p *profile.Profile) map[string]uint64 {
-	var files profile.Texts // names
+	var files profile.StringTable // names
 	of := make([]int32, len(p.Images))
 	for i, im := range p.Images {
 		of[i] = files.Number(im.Name)

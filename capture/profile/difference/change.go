@@ -1,17 +1,17 @@
 package difference
 
-// A Change is a number of samples in both recordings, and by how much it differs.
-type Change struct {
+// A Delta is a number of samples in both recordings, and by how much it differs.
+type Delta struct {
 	Samples [sides]uint64
 	Share   Estimate // of the shares of the event's samples
 	Amount  Estimate // in the pair's Unit
 }
 
 // Judged reports whether there are samples enough to tell a difference.
-func (c *Change) Judged() bool { return c.Samples[A]+c.Samples[B] >= fewest }
+func (c *Delta) Judged() bool { return c.Samples[A]+c.Samples[B] >= fewest }
 
 // Changes compares the rows of a pair. They have the confidence together, as one list.
-func (m *Merged) Changes(pair int, rows ...Rows) (lists [][]Change, err error) {
+func (m *Merged) Changes(pair int, rows ...Rows) (lists [][]Delta, err error) {
 	s, err := m.both(pair)
 	if err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (m *Merged) Changes(pair int, rows ...Rows) (lists [][]Change, err error) {
 		j.squares[side] = s[side].squares()
 	}
 	for i, r := range rows {
-		list := make([]Change, r.N)
+		list := make([]Delta, r.N)
 		for row := range list {
 			list[row] = j.change(&spreads[i][A][row], &spreads[i][B][row])
 		}
@@ -63,8 +63,8 @@ type judge struct {
 	z       float64
 }
 
-func (j *judge) change(rows ...*spread) Change {
-	var c Change
+func (j *judge) change(rows ...*spread) Delta {
+	var c Delta
 	var share, amount [sides]limits
 	for side, r := range rows {
 		whole := &j.pair.Whole[side]

@@ -15,8 +15,8 @@ const (
 	sides
 )
 
-// A Recording is one of the two.
-type Recording struct {
+// A Side is one of the two.
+type Side struct {
 	*profile.Profile
 	Timeline *profile.Timeline // its samples one by one; nil if they have no times
 }
@@ -27,7 +27,7 @@ type Recording struct {
 type Merged struct {
 	*profile.Profile
 	Pairs []Pair
-	Sides [sides]Recording
+	Sides [sides]Side
 	Left  [sides][]string // events with samples that the other recording does not have
 
 	Unnamed []Unnamed // images whose functions cannot be compared
@@ -83,10 +83,10 @@ type merger struct {
 }
 
 // Merge merges two recordings.
-func Merge(a, b Recording, o Options) (*Merged, error) {
+func Merge(a, b Side, o Options) (*Merged, error) {
 	m := &merger{
 		Merged: &Merged{
-			Profile: &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}, Sides: [sides]Recording{a, b},
+			Profile: &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}, Sides: [sides]Side{a, b},
 			collected: make(map[int][sides]*series),
 		},
 		Options: o, names: alike(a.Profile, b.Profile), images: make(map[string]int32),

@@ -12,7 +12,7 @@ import (
 
 // stacks makes a profile of functions that are given as "function image", outermost first.
 type stacks struct {
-	*profiletest.Stacks
+	*profiletest.Builder
 	frames map[[2]string]int32
 }
 
@@ -51,7 +51,7 @@ func (s *stacks) add(comm string, event int32, n uint64, stack ...string) *stack
 	return s
 }
 
-func (s *stacks) recording() Recording { return Recording{s.Profile, nil} }
+func (s *stacks) recording() Side { return Side{s.Profile, nil} }
 
 // total has the samples of each function on both sides, with what it calls.
 func total(t *testing.T, m *Merged, pair int) map[string][2]uint64 {
@@ -242,7 +242,7 @@ func TestTimesOfBoth(t *testing.T) {
 
 func TestInvalidProfilesAreRefused(t *testing.T) {
 	valid := newStacks().recording()
-	if _, err := Merge(valid, Recording{Profile: &profile.Profile{}}, Options{}); err == nil {
+	if _, err := Merge(valid, Side{Profile: &profile.Profile{}}, Options{}); err == nil {
 		t.Error("a profile without a root is merged")
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // made is a recording that is made sample by sample: of functions f0, f1, … below main, in a second.
 type made struct {
-	*profiletest.Stacks
+	*profiletest.Builder
 	line *profile.Timeline
 }
 
@@ -24,7 +24,7 @@ func making(t testing.TB, functions int) *made {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { line.Close() })
-	m := &made{line: line, Stacks: profiletest.New(&profile.Profile{
+	m := &made{line: line, Builder: profiletest.New(&profile.Profile{
 		Images: []profile.Image{{Name: "program"}}, Events: []profile.Event{{Name: "cpu-clock", Clock: true}},
 		Frames: []profile.Frame{{Name: "main", Known: true}}, First: 5e9, Duration: length,
 	})}
@@ -45,10 +45,10 @@ func (m *made) add(t testing.TB, function int, at time.Duration) {
 	}
 }
 
-func (m *made) recording() Recording { return Recording{m.Profile, m.line} }
+func (m *made) recording() Side { return Side{m.Profile, m.line} }
 
 // merged merges two recordings of one event.
-func merged(t testing.TB, a, b Recording) *Merged {
+func merged(t testing.TB, a, b Side) *Merged {
 	t.Helper()
 	m, err := Merge(a, b, Options{Processes: true})
 	if err != nil {
@@ -61,7 +61,7 @@ func merged(t testing.TB, a, b Recording) *Merged {
 }
 
 // byName has the changes of functions, by themselves.
-func byName(t testing.TB, m *Merged) map[string]Change {
+func byName(t testing.TB, m *Merged) map[string]Delta {
 	t.Helper()
 	lists, err := m.Changes(0, Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
 		if leaf > 0 {
@@ -71,7 +71,7 @@ func byName(t testing.TB, m *Merged) map[string]Change {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes := make(map[string]Change)
+	changes := make(map[string]Delta)
 	for i, c := range lists[0] {
 		changes[m.Frames[i].Name] = c
 	}

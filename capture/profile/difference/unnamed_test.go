@@ -16,7 +16,7 @@ func TestUnnamed(t *testing.T) {
 			add("w", 0, 40, "main", "/w", "qsort", "/libc", "cmp", "/w")
 	}
 	// Of an image's functions, those that are not called by these names have none.
-	bare := func(s *stacks, id byte, named ...string) Recording {
+	bare := func(s *stacks, id byte, named ...string) Side {
 		s.Images[0].BuildID = []byte{id}
 		for i := range s.Frames {
 			if f := &s.Frames[i]; f.Image == 0 && !strings.Contains(strings.Join(named, " "), f.Name) {
@@ -27,10 +27,10 @@ func TestUnnamed(t *testing.T) {
 	}
 	const every = "main mix sum cmp"
 	found := work()
-	found.Images[0].Code = make([]symbols.Segment, 1)
+	found.Images[0].Code = make([]symbols.CodeSegment, 1)
 	for _, c := range []struct {
 		name  string
-		a, b  Recording
+		a, b  Side
 		says  string
 		want  map[string][2]uint64
 		nodes int

@@ -40,7 +40,7 @@ type cache struct {
 	err     error          // why there is none
 
 	lookedAt map[identity]bool
-	report   Report
+	report   Summary
 }
 
 // An identity tells the contents of files apart.

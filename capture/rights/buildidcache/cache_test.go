@@ -165,11 +165,11 @@ func TestMessages(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	var r Report
+	var r Summary
 	if got := r.String(); got != "" {
 		t.Errorf("%q", got)
 	}
-	r = Report{Folder: "/root/.debug", Files: 2, Bytes: 2048}
+	r = Summary{Folder: "/root/.debug", Files: 2, Bytes: 2048}
 	r.leave("/a/evil\x1b (deleted)", "larger than 64 MiB")
 	r.leave("/b", "larger than 64 MiB")
 	r.leave("/c", "that you may not read")

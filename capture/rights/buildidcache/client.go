@@ -129,7 +129,7 @@ func closeAll(files []image.SampledFile) {
 }
 
 // Finish waits until the files are in the cache, and ends the process. The client cannot be used any more.
-func (c *Client) Finish() (r Report, err error) {
+func (c *Client) Finish() (r Summary, err error) {
 	close(c.lists)
 	err = <-c.sent
 	if c.socket < 0 {
@@ -161,7 +161,7 @@ func (c *Client) Finish() (r Report, err error) {
 var errClosed = errors.New("it did not say what it has done")
 
 // ask asks for the report.
-func (c *Client) ask(r *Report) error {
+func (c *Client) ask(r *Summary) error {
 	err := passing.Send(c.socket, []byte{theEnd}, -1)
 	buf := make([]byte, 64<<10)
 	for err == nil {

@@ -8,8 +8,8 @@ import (
 	"unspool/capture/output/human"
 )
 
-// A Report says what has become of the files that are not at their paths any more.
-type Report struct {
+// A Summary says what has become of the files that are not at their paths any more.
+type Summary struct {
 	Folder  string // the cache
 	Files   int    // that it has now
 	Bytes   int64  // of these, what was written
@@ -28,7 +28,7 @@ type Omission struct {
 const mostReasons = 8
 
 // leave notes a file that is left out.
-func (r *Report) leave(name, why string) {
+func (r *Summary) leave(name, why string) {
 	for i := range r.Omitted {
 		if r.Omitted[i].Why == why || i == mostReasons-1 {
 			r.Omitted[i].Files++
@@ -39,7 +39,7 @@ func (r *Report) leave(name, why string) {
 }
 
 // String is a line for the user, "" if there is nothing to tell.
-func (r *Report) String() string {
+func (r *Summary) String() string {
 	if r.Files == 0 && len(r.Omitted) == 0 {
 		return ""
 	}

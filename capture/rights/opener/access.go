@@ -28,17 +28,17 @@ func (c *Client) numbers(p *answerWait, pid uint32) ([]uint32, error) {
 	return parseNumbers(a.bytes), err
 }
 
-// Patient reads processes for which no record waits: what they are waited for is not taken from the credit of those
+// IdleTexts reads processes for which no record waits: what they are waited for is not taken from the credit of those
 // for which records do.
-func (c *Client) Patient() process.Texts { return patient{c} }
+func (c *Client) IdleTexts() process.Texts { return idleTexts{c} }
 
-type patient struct{ *Client }
+type idleTexts struct{ *Client }
 
-func (p patient) Text(pid, tid uint32, name process.Text, most int) (io.ReadCloser, error) {
+func (p idleTexts) Text(pid, tid uint32, name process.Text, most int) (io.ReadCloser, error) {
 	return p.text(&p.idle, pid, tid, name, most)
 }
 
-func (p patient) Numbers(pid uint32) ([]uint32, error) { return p.numbers(&p.idle, pid) }
+func (p idleTexts) Numbers(pid uint32) ([]uint32, error) { return p.numbers(&p.idle, pid) }
 
 // ReadMemory is for [process.Memory].
 func (c *Client) ReadMemory(pid uint32, buf []byte, addr uint64) (read int) {
@@ -78,19 +78,19 @@ func (c *Client) readMemory(p *answerWait, pid uint32, buf []byte, addr uint64) 
 	return read
 }
 
-// OpenPath is for [process.Files].
+// OpenPath is for [process.FileAccess].
 func (c *Client) OpenPath(pid uint32, path string, start, end uint64) (*os.File, error) {
 	file, _, err := c.open(request{op: openPath, pid: pid, start: start, end: end, text: []byte(path)}, path)
 	return file, err
 }
 
-// OpenWithin is for [process.Files].
+// OpenWithin is for [process.FileAccess].
 func (c *Client) OpenWithin(pid uint32, path string) (*os.File, error) {
 	file, _, err := c.open(request{op: openWithin, pid: pid, text: []byte(path)}, path)
 	return file, err
 }
 
-// OpenMapped is for [process.Files].
+// OpenMapped is for [process.FileAccess].
 func (c *Client) OpenMapped(pid uint32, start, end uint64) (file *os.File, target string, err error) {
 	name := fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, start, end)
 	return c.open(request{op: openMapped, pid: pid, start: start, end: end}, name)
@@ -115,14 +115,14 @@ func (c *Client) open(r request, name string) (file *os.File, target string, err
 	return os.NewFile(uintptr(a.fd), name), string(a.bytes), nil
 }
 
-// OpenPerfMap is for [process.Files].
+// OpenPerfMap is for [process.FileAccess].
 func (c *Client) OpenPerfMap(pid, number uint32) (*os.File, error) {
 	r := request{op: openPerfMap, pid: pid, start: uint64(number)}
 	file, _, err := c.open(r, fmt.Sprintf("perf-%d.map", number))
 	return file, err
 }
 
-// Stat is for [process.Files].
+// Stat is for [process.FileAccess].
 func (c *Client) Stat(pid uint32, path string) (unix.Stat_t, error) {
 	a, err := c.askFile(request{op: statPath, pid: pid, text: []byte(path)})
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Client) Stat(pid uint32, path string) (unix.Stat_t, error) {
 	return parseStat(a.bytes)
 }
 
-// Owner is for [process.Files]. It is asked for each file that a process maps, so who it was is remembered
+// Owner is for [process.FileAccess]. It is asked for each file that a process maps, so who it was is remembered
 // for a moment.
 func (c *Client) Owner(pid uint32) (uid uint32, err error) {
 	now := time.Now()

@@ -9,12 +9,12 @@ import (
 	"unspool/perfring"
 )
 
-// Direct reads stacks in this process. Cut is as for [Start], 0 for all of a copy.
-type Direct struct{ Cut uint64 }
+// DirectReader reads stacks in this process. Cut is as for [Start], 0 for all of a copy.
+type DirectReader struct{ Cut uint64 }
 
 // ReadRing begins to read the stacks of the samples in a ring, as far as the copies lack a part, when the thread
 // tid gets a [Signal] for each of them.
-func (d Direct) ReadRing(ring *perfring.SampleRing) (stacks *Stacks, tid int, err error) {
+func (d DirectReader) ReadRing(ring *perfring.SampleRing) (stacks *Stacks, tid int, err error) {
 	cut := d.Cut
 	if cut == 0 {
 		cut = math.MaxUint64

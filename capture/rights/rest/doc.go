@@ -16,7 +16,7 @@
 //	                   └────── how deep ──────────┘
 //
 // While a goroutine of Go gets a larger stack, the stack that is sampled is that of Go's scheduler. The
-// goroutine's is read instead, which takes a few reads of the runtime's memory: see [Growth].
+// goroutine's is read instead, which takes a few reads of the runtime's memory: see [GrowthOffsets].
 //
 // Nothing in it is ever written to a file.
 package rest

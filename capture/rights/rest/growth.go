@@ -9,10 +9,10 @@ import (
 	"unspool/perfring"
 )
 
-// A Growth says how to find a goroutine that gets a larger stack, while the stack that was sampled is that of
+// A GrowthOffsets says how to find a goroutine that gets a larger stack, while the stack that was sampled is that of
 // Go's scheduler: it is what package gotab has read from the runtime's code, but Return is an address in the
 // process, not in the file.
-type Growth struct {
+type GrowthOffsets struct {
 	Return         uint64
 	M, CurG, Sched uint16
 }
@@ -20,14 +20,14 @@ type Growth struct {
 // A sharedGrowth is one that two processes share.
 type sharedGrowth struct{ returns, fields atomic.Uint64 }
 
-func (s *sharedGrowth) store(g Growth) {
+func (s *sharedGrowth) store(g GrowthOffsets) {
 	set(&s.fields, uint64(g.M)|uint64(g.CurG)<<16|uint64(g.Sched)<<32)
 	set(&s.returns, g.Return)
 }
 
-func (s *sharedGrowth) load() Growth {
+func (s *sharedGrowth) load() GrowthOffsets {
 	f := s.fields.Load()
-	return Growth{Return: s.returns.Load(), M: uint16(f), CurG: uint16(f >> 16), Sched: uint16(f >> 32)}
+	return GrowthOffsets{Return: s.returns.Load(), M: uint16(f), CurG: uint16(f >> 16), Sched: uint16(f >> 32)}
 }
 
 func (s *Shared) lastGrowth() *sharedGrowth {
@@ -38,7 +38,7 @@ func (s *Shared) lastGrowth() *sharedGrowth {
 const mostGrowing = 4 << 10
 
 // at is SP in morestack, if that is on the stack of a sample, whose SP is base; otherwise 0.
-func (g *Growth) at(s *perfring.Sample, base uint64) uint64 {
+func (g *GrowthOffsets) at(s *perfring.Sample, base uint64) uint64 {
 	if g.Return == 0 {
 		return 0
 	}
@@ -88,7 +88,7 @@ const userEnd = 1 << 47
 // goroutine finds the stack of the goroutine for which morestack was called. at is SP in morestack. Each step
 // is checked, as all of this is what the process says: it need not be Go that runs there, or it may be
 // changing this just now.
-func (g *Growth) goroutine(memory *memory, s *perfring.Sample, at uint64) (of goroutineStack, ok bool) {
+func (g *GrowthOffsets) goroutine(memory *memory, s *perfring.Sample, at uint64) (of goroutineStack, ok bool) {
 	scheduler, ok := s.Reg(r14)
 	if !ok {
 		return of, false

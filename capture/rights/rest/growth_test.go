@@ -19,7 +19,7 @@ type forged struct {
 }
 
 // forgedGrowth has other offsets than any version of Go.
-var forgedGrowth = Growth{Return: 0x4711, M: 72, CurG: 200, Sched: 104}
+var forgedGrowth = GrowthOffsets{Return: 0x4711, M: 72, CurG: 200, Sched: 104}
 
 func address(word *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(word))) }
 
@@ -31,7 +31,7 @@ func own(t *testing.T) *memory {
 		t.Fatal(err)
 	}
 	t.Cleanup(opened.Close)
-	return &memory{Memory: opened}
+	return &memory{ProcessMemory: opened}
 }
 
 // newForged is one that is right, for a morestack whose SP is at.
@@ -152,7 +152,7 @@ func TestMorestackIsSeen(t *testing.T) {
 		if got := forgedGrowth.at(&s, base); got != want {
 			t.Errorf("at %d of %d bytes: %#x, want %#x", c.at, c.size, got, want)
 		}
-		if got := (&Growth{}).at(&s, base); got != 0 {
+		if got := (&GrowthOffsets{}).at(&s, base); got != 0 {
 			t.Errorf("without Go: %#x", got)
 		}
 	}

@@ -15,14 +15,14 @@ import (
 type Kernel interface {
 	// Now is the time of the clock of samples.
 	Now() uint64
-	OpenMemory(pid uint32) (Memory, error)
+	OpenMemory(pid uint32) (ProcessMemory, error)
 	OpenSchedstat(tid uint32) (Schedstat, error)
 	// Policy is by what a thread is scheduled (sched(7)).
 	Policy(tid uint32) (policy uint32, err error)
 }
 
-// A Memory is that of one process: see [process.MemoryReader].
-type Memory interface {
+// A ProcessMemory is that of one process: see [process.MemoryReader].
+type ProcessMemory interface {
 	Read(buf []byte, addr uint64) (read int)
 	MappingEnd(addr uint64) (end uint64)
 	IsOver() bool
@@ -43,7 +43,7 @@ type linux struct{}
 func (linux) Now() uint64 { return perfring.Now() }
 
 // OpenMemory is for [Kernel].
-func (linux) OpenMemory(pid uint32) (Memory, error) {
+func (linux) OpenMemory(pid uint32) (ProcessMemory, error) {
 	m, err := process.Direct("/proc").OpenMemory(pid)
 	if err != nil {
 		return nil, err

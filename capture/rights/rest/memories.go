@@ -7,9 +7,9 @@ import "runtime"
 type memories []memory
 
 type memory struct {
-	pid       uint32
-	Memory    // nil for none
-	structure structure
+	pid           uint32
+	ProcessMemory // nil for none
+	structure     structure
 }
 
 // How many are open for all CPUs together, and for one. Each takes two descriptors, or three.
@@ -26,7 +26,7 @@ func newMemories() memories {
 // of is the memory of a process, nil if it cannot be read.
 func (m memories) of(kernel Kernel, pid uint32) *memory {
 	of := &m[pid%uint32(len(m))]
-	if of.Memory != nil && of.pid == pid {
+	if of.ProcessMemory != nil && of.pid == pid {
 		return of
 	}
 	of.forget()
@@ -34,22 +34,22 @@ func (m memories) of(kernel Kernel, pid uint32) *memory {
 	if err != nil {
 		return nil
 	}
-	of.pid, of.Memory = pid, opened
+	of.pid, of.ProcessMemory = pid, opened
 	return of
 }
 
 // closeEnded closes those of processes that have ended or executed another program, or all.
 func (m memories) closeEnded(all bool) {
 	for i := range m {
-		if m[i].Memory != nil && (all || m[i].IsOver()) {
+		if m[i].ProcessMemory != nil && (all || m[i].IsOver()) {
 			m[i].forget()
 		}
 	}
 }
 
 func (m *memory) forget() {
-	if m.Memory != nil {
+	if m.ProcessMemory != nil {
 		m.Close()
 	}
-	m.Memory = nil
+	m.ProcessMemory = nil
 }

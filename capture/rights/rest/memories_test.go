@@ -28,9 +28,9 @@ func TestMemoriesAreKept(t *testing.T) {
 	before := open()
 	pid, self := uint32(child.Process.Pid), uint32(os.Getpid())
 	all := memories(make([]memory, 1))
-	of := func(pid uint32) Memory {
+	of := func(pid uint32) ProcessMemory {
 		if m := all.of(linux{}, pid); m != nil {
-			return m.Memory
+			return m.ProcessMemory
 		}
 		return nil
 	}

@@ -44,7 +44,7 @@ const (
 	// whoever reads says so by these, from which position and to which one. A word of 0 is no position.
 	from = 24
 	to   = 25
-	// A [Growth], the one that was told last; whoever walks writes it.
+	// A [GrowthOffsets], the one that was told last; whoever walks writes it.
 	lastGrowth = 40
 )
 
@@ -193,7 +193,7 @@ type thread struct {
 	// In the stack is a large frame, which is not read, from its SP, large, to near its end, above. They are 0
 	// where none is known.
 	large, above atomic.Uint64
-	// If it runs Go, this is a [Growth]; otherwise it is 0.
+	// If it runs Go, this is a [GrowthOffsets]; otherwise it is 0.
 	growth sharedGrowth
 	wishes [maxWishes]atomic.Uint64 // each a wish
 }

@@ -105,7 +105,7 @@ func (s *Stacks) Ends(tid uint32, at uint64) {
 	if !isKnown {
 		set(&t.large, 0)
 		set(&t.above, 0)
-		t.growth.store(Growth{})
+		t.growth.store(GrowthOffsets{})
 		for i := range t.wishes {
 			set(&t.wishes[i], 0)
 		}
@@ -123,7 +123,7 @@ func (s *Stacks) Skips(tid uint32, large, above uint64) {
 }
 
 // Grows notes that a thread runs Go, and how its goroutines get larger stacks.
-func (s *Stacks) Grows(tid uint32, g Growth) {
+func (s *Stacks) Grows(tid uint32, g GrowthOffsets) {
 	t, isKnown := s.shared.thread(tid)
 	if !isKnown {
 		s.Ends(tid, 0)

@@ -27,7 +27,7 @@ const (
 type shape struct {
 	end          uint64 // where its outermost frame is
 	large, above uint64 // a large frame, from its SP to near its end
-	growth       Growth
+	growth       GrowthOffsets
 	wishes       [maxWishes]wish
 	isKnown      bool // otherwise growth is that of another thread
 }

@@ -96,7 +96,7 @@ func New(texts process.Texts, room func() bool, write func(c *perfdata.CommandLi
 }
 
 // Expect queues a program to be read that a record says is executed, before the record is taken.
-func (c *Lines) Expect(rec perfring.Record, f *perfring.Format) {
+func (c *Lines) Expect(rec perfring.Record, f *perfring.SampleFormat) {
 	switch {
 	case c == nil:
 	case rec.Type() == perfring.RecordComm && rec.Misc()&unix.PERF_RECORD_MISC_COMM_EXEC != 0:
@@ -135,7 +135,7 @@ func (c *Lines) refuse(w *wantedRead) {
 }
 
 // Follow takes a record that is no sample.
-func (c *Lines) Follow(change *replay.Change, rec perfring.Record, f *perfring.Format) {
+func (c *Lines) Follow(change *replay.Change, rec perfring.Record, f *perfring.SampleFormat) {
 	if c == nil {
 		return
 	}

@@ -72,7 +72,7 @@ func (l *lineTest) samples(pid uint32, at uint64) {
 }
 
 func (l *lineTest) exit(pid uint32) {
-	l.Follow(&replay.Change{Kind: replay.Exit, PID: pid, TID: pid}, nil, new(perfring.Format))
+	l.Follow(&replay.Change{Kind: replay.Exit, PID: pid, TID: pid}, nil, new(perfring.SampleFormat))
 }
 
 // expect expects texts to have been written, and counts.
@@ -150,7 +150,7 @@ func TestCommandLineOfAnEndedProgram(t *testing.T) {
 	for _, n := range []uint32{7, 1, 7, 1, 0, 0} { // PID, of the parent, TID, of the parent, time
 		rec = binary.LittleEndian.AppendUint32(rec, n)
 	}
-	l.Lines.Expect(rec, new(perfring.Format))
+	l.Lines.Expect(rec, new(perfring.SampleFormat))
 	eight := l.exec(8)
 	l.Read()
 	seven()

@@ -21,10 +21,10 @@ import (
 	"unspool/vmas/process"
 )
 
-// A Set is the processes that were sampled in code that they have generated. Their perf maps are looked for while
-// they run, as nobody knows later where these were, or what the process's PID was there. Maps are opened and read by
-// other goroutines than that which drains the rings.
-type Set struct {
+// A ProcessSet is the processes that were sampled in code that they have generated. Their perf maps are looked for
+// while they run, as nobody knows later where these were, or what the process's PID was there. Maps are opened and read
+// by other goroutines than that which drains the rings.
+type ProcessSet struct {
 	access process.Access
 	aside  process.Reader
 	keeps  bool // the recording keeps the maps
@@ -84,13 +84,13 @@ type keptMap struct {
 
 // New returns none so far. keeps means that their perf maps are kept, and pieces that the recording has
 // several files, each of which keeps them.
-func New(access process.Access, keeps, pieces bool) *Set {
-	return &Set{access: access, aside: process.Aside(access), keeps: keeps, pieces: pieces,
+func New(access process.Access, keeps, pieces bool) *ProcessSet {
+	return &ProcessSet{access: access, aside: process.Aside(access), keeps: keeps, pieces: pieces,
 		bySpace: make(map[uint64]*generator), slots: make(chan struct{}, mostLooking)}
 }
 
 // Sampled notes a user stack, and looks for the map of its process now and then.
-func (g *Set) Sampled(space *vmas.Space, sm *perfring.Sample, r *unwind.Result) {
+func (g *ProcessSet) Sampled(space *vmas.Space, sm *perfring.Sample, r *unwind.Result) {
 	if space.Generated == nil || !throughGenerated(space, r.IPs) {
 		return
 	}
@@ -130,7 +130,7 @@ func throughGenerated(space *vmas.Space, ips []uint64) bool {
 }
 
 // of is the generator of an address space, nil if there is no room for more.
-func (g *Set) of(space *vmas.Space, time uint64) *generator {
+func (g *ProcessSet) of(space *vmas.Space, time uint64) *generator {
 	p := g.bySpace[space.ID()]
 	if p == nil && len(g.all) < mostGenerators {
 		p = &generator{space: space.ID(), pid: space.PID, name: space.Comm(space.PID), since: time,
@@ -151,7 +151,7 @@ func mapsJitdump(space *vmas.Space) bool {
 }
 
 // Over notes that the program of a process has ended: what it has written is read before another one can write there.
-func (g *Set) Over(pid uint32) {
+func (g *ProcessSet) Over(pid uint32) {
 	for _, p := range g.all {
 		if p.pid == pid && !p.ended {
 			p.ended = true
@@ -161,7 +161,7 @@ func (g *Set) Over(pid uint32) {
 }
 
 // look has another goroutine look for a map, unless that is under way or too many are.
-func (g *Set) look(p *generator) {
+func (g *ProcessSet) look(p *generator) {
 	if p.looking.Swap(true) {
 		return
 	}
@@ -183,7 +183,7 @@ func (g *Set) look(p *generator) {
 }
 
 // update opens the map of a process that has not ended, and packs it.
-func (g *Set) update(p *generator, ended, pack bool) {
+func (g *ProcessSet) update(p *generator, ended, pack bool) {
 	p.mu.Lock()
 	m := p.perfMap
 	p.mu.Unlock()
@@ -219,7 +219,7 @@ func isSame(a, b *os.File) bool {
 const mostStatus = 16 << 10
 
 // open opens the perf map of a process. It has to belong to the process's user or to root.
-func (g *Set) open(pid uint32) (file *os.File, number uint32, err error) {
+func (g *ProcessSet) open(pid uint32) (file *os.File, number uint32, err error) {
 	text, err := g.aside.Text(pid, pid, process.Status, mostStatus)
 	if err != nil {
 		return nil, 0, fs.ErrNotExist // it has ended
@@ -244,7 +244,7 @@ func (g *Set) open(pid uint32) (file *os.File, number uint32, err error) {
 }
 
 // pack reads a map, unless it is as it was.
-func (g *Set) pack(m *keptMap) {
+func (g *ProcessSet) pack(m *keptMap) {
 	info, err := m.file.Stat()
 	if err != nil || m.packed != nil && info.Size() == m.size && info.ModTime().Equal(m.modified) {
 		return
@@ -263,7 +263,7 @@ func (g *Set) pack(m *keptMap) {
 const graceToKeep = 2 * time.Second
 
 // Finish reads the maps a last time. The rings are empty.
-func (g *Set) Finish() {
+func (g *ProcessSet) Finish() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -284,7 +284,7 @@ func (g *Set) Finish() {
 }
 
 // Kept are the maps as far as they were read. A process without one has an empty one if another had its PID.
-func (g *Set) Kept() (maps []perfdata.PerfMap) {
+func (g *ProcessSet) Kept() (maps []perfdata.PerfMap) {
 	processes := make(map[uint32]int)
 	for _, p := range g.all {
 		processes[p.pid]++
@@ -301,7 +301,7 @@ func (g *Set) Kept() (maps []perfdata.PerfMap) {
 }
 
 // Close closes the maps.
-func (g *Set) Close() {
+func (g *ProcessSet) Close() {
 	for _, p := range g.all {
 		p.mu.Lock()
 		p.perfMap.file.Close() // which may be nil
@@ -310,8 +310,8 @@ func (g *Set) Close() {
 }
 
 // Notes are what a user wants to know of it.
-func (g *Set) Notes() *counts.Generated {
-	t := new(counts.Generated)
+func (g *ProcessSet) Notes() *counts.GeneratedStats {
+	t := new(counts.GeneratedStats)
 	for _, p := range g.all {
 		p.mu.Lock()
 		m := p.perfMap

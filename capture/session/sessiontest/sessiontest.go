@@ -15,7 +15,7 @@ import (
 const UserRegs = 1<<6 | 1<<7 | 1<<8
 
 // Format is that of the hand-made samples.
-func Format() perfring.Format {
+func Format() perfring.SampleFormat {
 	return perfring.NewFormat(&unix.PerfEventAttr{
 		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID |
 			unix.PERF_SAMPLE_TIME |
@@ -26,8 +26,8 @@ func Format() perfring.Format {
 	})
 }
 
-// A Sample is what a hand-made PERF_RECORD_SAMPLE says.
-type Sample struct {
+// A RawSample is what a hand-made PERF_RECORD_SAMPLE says.
+type RawSample struct {
 	PID, Misc  uint32
 	Chain      []uint64
 	ABI        uint64
@@ -37,7 +37,7 @@ type Sample struct {
 }
 
 // Record is the sample as the kernel writes it.
-func (s Sample) Record() perfring.Record {
+func (s RawSample) Record() perfring.Record {
 	b := binary.LittleEndian.AppendUint64(nil, 1) // identifier
 	b = binary.LittleEndian.AppendUint64(b, s.IP)
 	b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, s.PID), s.PID)
@@ -61,20 +61,20 @@ func (s Sample) Record() perfring.Record {
 	return append(h, b...)
 }
 
-// Kept is a sink that collects what a session hands on.
-type Kept struct {
+// Collector is a sink that collects what a session hands on.
+type Collector struct {
 	Records []perfring.Record
 	Err     error
 }
 
 // Write keeps a copy of a record.
-func (k *Kept) Write(rec []byte) error {
+func (k *Collector) Write(rec []byte) error {
 	k.Records = append(k.Records, slices.Clone(rec))
 	return k.Err
 }
 
 // WriteSample keeps what is written for a sample.
-func (k *Kept) WriteSample(w *perfdata.Walked) error { return w.Records(k.Write) }
+func (k *Collector) WriteSample(w *perfdata.Walked) error { return w.Records(k.Write) }
 
 // Discard is a sink that keeps nothing.
 type Discard struct{}
@@ -86,8 +86,8 @@ func (Discard) Write([]byte) error { return nil }
 func (d Discard) WriteSample(w *perfdata.Walked) error { return w.Records(d.Write) }
 
 // UserSample is a sample of process pid at ip, with a stack of zeros.
-func UserSample(pid uint32, ip uint64) Sample {
-	return Sample{PID: pid, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: ip,
+func UserSample(pid uint32, ip uint64) RawSample {
+	return RawSample{PID: pid, Misc: unix.PERF_RECORD_MISC_USER, ABI: unix.PERF_SAMPLE_REGS_ABI_64, IP: ip,
 		SP:    0x7000,
 		Stack: make([]byte, 64), DynSize: 64}
 }
@@ -111,7 +111,7 @@ func ARecord(typ perfring.RecordType, body ...byte) perfring.Record {
 }
 
 // At sets the time of a sample.
-func (s Sample) At(time uint64) perfring.Record {
+func (s RawSample) At(time uint64) perfring.Record {
 	r := s.Record()
 	binary.LittleEndian.PutUint64(r[8+24:], time)
 	return r

@@ -60,7 +60,7 @@ type Checker struct {
 	// sample waits for its stack to be seen again.
 	table  *vmas.Table
 	replay *replay.Replay
-	format *perfring.Format
+	format *perfring.SampleFormat
 	images images
 	copies stacks
 	judged map[edgeKey]judgement

@@ -14,13 +14,13 @@ import (
 // mapping ends, as far as the recording tells of mappings that are no code (perf record -d), or else the
 // highest address at which the kernel ended a copy of the same thread early.
 
-// A Cut is what became of a stack whose walk came to the end of the copy.
-type Cut uint8
+// A CutStack is what became of a stack whose walk came to the end of the copy.
+type CutStack uint8
 
 const (
-	TooDeep Cut = iota // the copy is as long as was asked for, and does not reach the top of the stack
-	Gap                // the kernel ended the copy early, below the top: at a page that is not there
-	NotCut             // the copy reaches the top: the walk went astray, or on to another stack
+	TooDeep CutStack = iota // the copy is as long as was asked for, and does not reach the top of the stack
+	Gap                     // the kernel ended the copy early, below the top: at a page that is not there
+	NotCut                  // the copy reaches the top: the walk went astray, or on to another stack
 
 	numCuts = iota
 )
@@ -37,7 +37,7 @@ type Walks struct {
 type CutSample struct {
 	TID  uint32
 	Time uint64
-	Cut  Cut
+	Cut  CutStack
 }
 
 // stacks is what a recording holds about the stacks that were copied.
@@ -164,7 +164,7 @@ func byCFIAlone(res *unwind.Result) bool {
 }
 
 // judge decides about one walk, when the whole recording is known.
-func (s *stacks) judge(c *cameToEnd) Cut {
+func (s *stacks) judge(c *cameToEnd) CutStack {
 	switch top := s.top(c); {
 	case top != 0 && c.end >= top:
 		return NotCut

@@ -31,7 +31,7 @@ func TestCutsAreJudgedByTheRecording(t *testing.T) {
 		maps   []extent
 		others []copied // of the recording
 		cut    copied
-		want   Cut
+		want   CutStack
 	}{
 		{"a full copy, of a stack of which nobody knows the top", nil, nil,
 			copied{1, top - 0x10000, 4096, 4096}, TooDeep},

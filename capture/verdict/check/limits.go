@@ -8,11 +8,11 @@ import (
 	"unspool/unwind"
 )
 
-// Limits say how much of the edges of each source may be wrong, in percent.
-type Limits [NumSources]float64
+// Tolerances say how much of the edges of each source may be wrong, in percent.
+type Tolerances [NumSources]float64
 
 // NoLimits allows everything.
-func NoLimits() (l Limits) {
+func NoLimits() (l Tolerances) {
 	for i := range l {
 		l[i] = 100
 	}
@@ -20,7 +20,7 @@ func NoLimits() (l Limits) {
 }
 
 // Lower adds one more limit: "0.1" percent for all sources, or "cfi=0.01" for one.
-func (l *Limits) Lower(text string) error {
+func (l *Tolerances) Lower(text string) error {
 	name, value, named := strings.Cut(text, "=")
 	if !named {
 		value = text
@@ -43,7 +43,7 @@ func (l *Limits) Lower(text string) error {
 }
 
 // Exceeded says, in words, of which sources more edges are wrong than may be.
-func (l *Limits) Exceeded(r *Result) (words []string) {
+func (l *Tolerances) Exceeded(r *Result) (words []string) {
 	for i := range l {
 		c := &r.BySource[i]
 		if have := 100 * c.Share(); have > l[i] {

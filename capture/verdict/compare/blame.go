@@ -104,7 +104,7 @@ func (t *tally) cause() Cause {
 }
 
 // blamed is the first frame whose caller frame pointers miss, -1 if they miss none.
-func (c *Comparison) blamed(g *Group) int32 {
+func (c *Comparison) blamed(g *PairGroup) int32 {
 	switch g.Class {
 	case LeafCaller, Middle, Early, Astray:
 	default:

@@ -85,8 +85,8 @@ func TestCauseAtAnAddress(t *testing.T) {
 			Images: []profile.Image{{Name: "framed.so", Path: library}},
 			Frames: []profile.Frame{{Name: "main"}, {Name: c.symbol, PC: address[c.symbol]}},
 		})
-		group := Group{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Lost: 1, Count: 3}
-		comparison := &Comparison{DWARF: p.Profile, FP: p.Profile, Groups: []Group{group}}
+		group := PairGroup{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Lost: 1, Count: 3}
+		comparison := &Comparison{DWARF: p.Profile, FP: p.Profile, Groups: []PairGroup{group}}
 		functions, _ := comparison.Blames(sym)
 		if len(functions) != 1 || functions[0].Cause != c.want || functions[0].Cause.String() != c.words {
 			t.Errorf("at %s (%#x): %+v, want %q", c.symbol, address[c.symbol], functions, c.words)
@@ -138,8 +138,8 @@ func TestFileReplacedSinceTheRecording(t *testing.T) {
 			Events: []profile.Event{{Name: "cycles"}},
 		})
 		p.Add(profile.Thread{PID: 1, TID: 1}, 0, 3, 0, 1)
-		group := Group{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Lost: 1, Count: 3}
-		comparison := &Comparison{DWARF: p.Profile, FP: p.Profile, Groups: []Group{group}}
+		group := PairGroup{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Lost: 1, Count: 3}
+		comparison := &Comparison{DWARF: p.Profile, FP: p.Profile, Groups: []PairGroup{group}}
 		sym := symbols.New(symbols.Options{})
 		functions, _ := comparison.Blames(sym)
 		if len(functions) != 1 || functions[0].Cause != c.cause {

@@ -16,7 +16,7 @@ type Comparison struct {
 	// The same samples with the stacks of either kind, kernel part included. They share Images, Frames and
 	// Threads.
 	DWARF, FP *profile.Profile
-	Groups    []Group // samples with the same two stacks, the most frequent first
+	Groups    []PairGroup // samples with the same two stacks, the most frequent first
 
 	Samples uint64 // with a user stack
 	Others  uint64 // without one, as of kernel threads
@@ -43,8 +43,8 @@ type Comparison struct {
 // word itself is not shown, as it may be data of the program that was recorded.
 const NotCode = "not code"
 
-// Group is the samples that have the same two stacks.
-type Group struct {
+// PairGroup is the samples that have the same two stacks.
+type PairGroup struct {
 	Class     Class
 	DWARF, FP int32 // the leaf nodes in the two profiles
 	Kernel    int   // number of kernel frames at the leaf of both
@@ -87,17 +87,17 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 	}
 	c := l.c
 	c.sort()
-	c.DWARF = withStacks(p, l.dwarf.Nodes(), c.Groups, func(g *Group) int32 { return g.DWARF })
-	c.FP = withStacks(p, l.fp.Nodes(), c.Groups, func(g *Group) int32 { return g.FP })
+	c.DWARF = withStacks(p, l.dwarf.Nodes(), c.Groups, func(g *PairGroup) int32 { return g.DWARF })
+	c.FP = withStacks(p, l.fp.Nodes(), c.Groups, func(g *PairGroup) int32 { return g.FP })
 	return c, nil
 }
 
 // loader combines samples with their pairs, in the order of the recording.
 type loader struct {
 	c         *Comparison
-	dwarf, fp *profile.Stacks
-	groups    map[Group]int32  // indices in c.Groups, by group without Count
-	programs  map[string]int32 // indices in c.Programs
+	dwarf, fp *profile.StackSet
+	groups    map[PairGroup]int32 // indices in c.Groups, by group without Count
+	programs  map[string]int32    // indices in c.Programs
 	p         *profile.Profile
 	failed    error // of c.Times
 
@@ -123,7 +123,7 @@ type half struct {
 // newLoader returns a loader of samples whose stacks of either kind have so many nodes at most.
 func newLoader(nodes int) *loader {
 	return &loader{
-		groups: make(map[Group]int32), programs: make(map[string]int32),
+		groups: make(map[PairGroup]int32), programs: make(map[string]int32),
 		dwarf: profile.NewStacks(nodes), fp: profile.NewStacks(nodes),
 		c: &Comparison{Reach: make(map[int]uint64)},
 	}
@@ -140,7 +140,7 @@ func (h *half) take(s *perfring.Sample, frames []int32) {
 
 func (l *loader) Begin(p *profile.Profile) { l.p = p }
 
-func (l *loader) Record(*replay.Change, *perfring.Format, uint64) {}
+func (l *loader) Record(*replay.Change, *perfring.SampleFormat, uint64) {}
 
 func (l *loader) Sample(s *perfring.Sample, frames []int32, thread int32) {
 	reason, walked := perfdata.End(s.Misc)
@@ -197,7 +197,7 @@ func (l *loader) pair() {
 	} else if d.end == profile.Complete {
 		l.c.Elsewhere++
 	}
-	g := Group{
+	g := PairGroup{
 		Class: v.class, DWARF: dwarf, FP: fp,
 		Kernel: d.kernel, Parted: v.parted, Lost: v.lost, End: d.end,
 	}
@@ -205,7 +205,7 @@ func (l *loader) pair() {
 }
 
 // add adds a sample to a group.
-func (l *loader) add(g Group) {
+func (l *loader) add(g PairGroup) {
 	c := l.c
 	at, ok := l.groups[g]
 	if !ok {
@@ -234,7 +234,7 @@ func (c *Comparison) sort() {
 		order[i] = int32(i)
 	}
 	slices.SortFunc(order, func(a, b int32) int { return compareGroups(&c.Groups[a], &c.Groups[b]) })
-	groups := make([]Group, len(order))
+	groups := make([]PairGroup, len(order))
 	c.sorted = make([]int32, len(order))
 	for to, from := range order {
 		groups[to], c.sorted[from] = c.Groups[from], int32(to)
@@ -243,7 +243,8 @@ func (c *Comparison) sort() {
 }
 
 // withStacks returns p with stacks of one kind.
-func withStacks(p *profile.Profile, nodes []profile.Node, groups []Group, leaf func(*Group) int32) *profile.Profile {
+func withStacks(p *profile.Profile, nodes []profile.Node, groups []PairGroup,
+	leaf func(*PairGroup) int32) *profile.Profile {
 	q := *p
 	q.Nodes, q.Samples = nodes, nil
 	q.Threads, q.Events = []profile.Thread{{Comm: "all", Program: "all"}}, p.Events[:min(1, len(p.Events))]
@@ -267,7 +268,7 @@ func withStacks(p *profile.Profile, nodes []profile.Node, groups []Group, leaf f
 	return &q
 }
 
-func compareGroups(a, b *Group) int {
+func compareGroups(a, b *PairGroup) int {
 	switch {
 	case a.Count != b.Count:
 		if a.Count > b.Count {

@@ -14,10 +14,10 @@ import (
 // graphs are those of the page.
 func (r *Result) graphs(c *Comparison) (dwarf, fp flamegraph.Graph, err error) {
 	marks, of := r.marks(c)
-	if dwarf, err = c.graph(c.DWARF, marks, of, func(g *Group) int32 { return g.DWARF }); err != nil {
+	if dwarf, err = c.graph(c.DWARF, marks, of, func(g *PairGroup) int32 { return g.DWARF }); err != nil {
 		return dwarf, fp, err
 	}
-	fp, err = c.graph(c.FP, marks, of, func(g *Group) int32 { return g.FP })
+	fp, err = c.graph(c.FP, marks, of, func(g *PairGroup) int32 { return g.FP })
 	return dwarf, fp, err
 }
 
@@ -25,7 +25,7 @@ func (r *Result) graphs(c *Comparison) (dwarf, fp flamegraph.Graph, err error) {
 // functions and the images to blame (-1 for none), and rows of calls that were not made. of is the mark of
 // each group.
 func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
-	var texts profile.Texts
+	var texts profile.StringTable
 	first := firsts(c.DWARF)
 	for i := range c.Groups {
 		g := &c.Groups[i]
@@ -60,7 +60,7 @@ func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
 
 // graph is one of the two graphs, of the stacks whose leaves leaf finds.
 func (c *Comparison) graph(p *profile.Profile, marks []profile.Event, of []int32,
-	leaf func(*Group) int32) (g flamegraph.Graph, err error) {
+	leaf func(*PairGroup) int32) (g flamegraph.Graph, err error) {
 	q := *p
 	q.Events, q.Threads, q.Samples = marks, []profile.Thread{{Comm: "all", Program: "all"}}, nil
 	at := make(map[profile.Sample]int)
@@ -107,7 +107,7 @@ func (c *Comparison) group(node int32) int32 {
 type sideTimes struct {
 	c    *Comparison
 	of   []int32
-	leaf func(*Group) int32
+	leaf func(*PairGroup) int32
 }
 
 // Each implements flamegraph.Samples.

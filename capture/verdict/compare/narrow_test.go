@@ -15,15 +15,15 @@ func TestTimesOfGroups(t *testing.T) {
 	}
 	defer times.Close()
 	l := &loader{
-		groups: make(map[Group]int32), programs: make(map[string]int32), c: &Comparison{Times: times},
+		groups: make(map[PairGroup]int32), programs: make(map[string]int32), c: &Comparison{Times: times},
 		p: &profile.Profile{
 			Threads: []profile.Thread{
 				{PID: 1, TID: 1, Comm: "sh", Program: "sh"}, {PID: 2, TID: 3, Comm: "worker", Program: "server"},
 			},
 		},
 	}
-	rare, often := Group{Class: Early, DWARF: 1, FP: 2}, Group{Class: Same, DWARF: 3, FP: 4}
-	for i, g := range []Group{rare, often, often, rare, often} {
+	rare, often := PairGroup{Class: Early, DWARF: 1, FP: 2}, PairGroup{Class: Same, DWARF: 3, FP: 4}
+	for i, g := range []PairGroup{rare, often, often, rare, often} {
 		l.thread, l.first.time = int32(min(i, 1)), uint64(100+i)
 		l.add(g)
 	}
@@ -38,7 +38,7 @@ func TestTimesOfGroups(t *testing.T) {
 		time    uint64
 	}
 	var got []sample
-	leaf := func(g *Group) int32 { return g.FP }
+	leaf := func(g *PairGroup) int32 { return g.FP }
 	for i, program := range c.Programs {
 		if err := (sideTimes{c, []int32{0, 1}, leaf}).Each(int32(i), func(p profile.Point) error {
 			if p.Event != map[int32]int32{4: 0, 2: 1}[p.Node] {

@@ -57,16 +57,16 @@ func example() *compare.Comparison {
 		Checked: 900, Agreed: 891,
 		Reach: map[int]uint64{2: 600, 7: 390, 20: 7}, Elsewhere: 3}
 	for _, g := range []struct {
-		group     compare.Group
+		group     compare.PairGroup
 		dwarf, fp []int32
 	}{
-		{compare.Group{Class: compare.Same, Parted: -1, Count: 400}, []int32{start, mainFn, work},
+		{compare.PairGroup{Class: compare.Same, Parted: -1, Count: 400}, []int32{start, mainFn, work},
 			[]int32{start, mainFn, work}},
-		{compare.Group{Class: compare.LeafCaller, Parted: 1, Lost: 1, Count: 300},
+		{compare.PairGroup{Class: compare.LeafCaller, Parted: 1, Lost: 1, Count: 300},
 			[]int32{start, mainFn, work, hash}, []int32{start, mainFn, hash}},
-		{compare.Group{Class: compare.Astray, Parted: 1, Lost: 2, Count: 200}, []int32{start, mainFn, hostileFn},
+		{compare.PairGroup{Class: compare.Astray, Parted: 1, Lost: 2, Count: 200}, []int32{start, mainFn, hostileFn},
 			[]int32{notCode, hostileFn}},
-		{compare.Group{Class: compare.Early, Parted: 1, Lost: 2, Kernel: 1, Count: 100},
+		{compare.PairGroup{Class: compare.Early, Parted: 1, Lost: 2, Kernel: 1, Count: 100},
 			[]int32{start, mainFn, work, syscall}, []int32{work, syscall}},
 	} {
 		g.group.DWARF = dwarf.AddComplete(g.group.Count, g.dwarf...)

@@ -204,7 +204,7 @@ func (c *compared) byClass() (count [compare.NumClasses]uint64) {
 }
 
 // stack is the user part of a stack of a group: frames, leaf first.
-func (c *compared) stack(p *profile.Profile, g *compare.Group, leaf int32) (frames []int32) {
+func (c *compared) stack(p *profile.Profile, g *compare.PairGroup, leaf int32) (frames []int32) {
 	for n := leaf; n > 0; n = p.Nodes[n].Parent {
 		frames = append(frames, p.Nodes[n].Frame)
 	}
@@ -248,7 +248,7 @@ func (c *compared) row(frame int32) (row dwarfcfi.Row, ok bool) {
 }
 
 // blamedAt is the frame whose caller frame pointers miss.
-func (c *compared) blamedAt(g *compare.Group) int32 {
+func (c *compared) blamedAt(g *compare.PairGroup) int32 {
 	frames := c.stack(c.DWARF, g, g.DWARF)
 	if g.Parted < 1 {
 		return -1
@@ -282,7 +282,7 @@ func onlyCode(t *testing.T, path string) {
 	}
 	known := make(map[uint64]bool)
 	bad := 0
-	err = r.Ordered(func(rec perfring.Record, f *perfring.Format, _ uint64) error {
+	err = r.Ordered(func(rec perfring.Record, f *perfring.SampleFormat, _ uint64) error {
 		switch rec.Type() {
 		case perfring.RecordMmap2:
 			var m perfring.Mmap2

@@ -282,7 +282,7 @@ func (c *Comparison) classes() map[string]ClassResult {
 }
 
 // example shows the stacks of a group, without the kernel's part.
-func (c *Comparison) example(g *Group) *Example {
+func (c *Comparison) example(g *PairGroup) *Example {
 	names := func(p *profile.Profile, node int32) []string {
 		list := []string{}
 		for i := 0; node > 0; node, i = p.Nodes[node].Parent, i+1 {

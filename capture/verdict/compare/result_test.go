@@ -44,23 +44,23 @@ func counted() *Comparison {
 		DWARF: dwarf.Profile, FP: fp.Profile, Samples: 1000, Others: 7, Checked: 800, Agreed: 796,
 		Reach: map[int]uint64{2: 610, 7: 290, 11: 90, 40: 4}, Elsewhere: 6,
 	}
-	add := func(g Group, onStack, byFP []int32) {
+	add := func(g PairGroup, onStack, byFP []int32) {
 		g.DWARF, g.FP = dwarf.AddComplete(g.Count, onStack...), fp.AddComplete(g.Count, byFP...)
 		g.End = profile.Complete
 		c.Groups = append(c.Groups, g)
 	}
-	add(Group{Class: Same, Parted: -1, Count: 470}, []int32{startFrame, mainFrame, workFrame},
+	add(PairGroup{Class: Same, Parted: -1, Count: 470}, []int32{startFrame, mainFrame, workFrame},
 		[]int32{startFrame, mainFrame, workFrame})
-	add(Group{Class: LeafCaller, Parted: 1, Lost: 1, Count: 250},
+	add(PairGroup{Class: LeafCaller, Parted: 1, Lost: 1, Count: 250},
 		[]int32{startFrame, mainFrame, workFrame, hashFrame},
 		[]int32{startFrame, mainFrame, hashFrame})
-	add(Group{Class: Early, Parted: 1, Lost: 2, Kernel: 1, Count: 120},
+	add(PairGroup{Class: Early, Parted: 1, Lost: 2, Kernel: 1, Count: 120},
 		[]int32{startFrame, mainFrame, workFrame, syscallFrame}, []int32{workFrame, syscallFrame})
-	add(Group{Class: Astray, Parted: 2, Lost: 1, Count: 90}, []int32{startFrame, mainFrame, workFrame},
+	add(PairGroup{Class: Astray, Parted: 2, Lost: 1, Count: 90}, []int32{startFrame, mainFrame, workFrame},
 		[]int32{lostFrame, mainFrame, workFrame})
-	add(Group{Class: Early, Parted: 1, Lost: 4, Count: 40},
+	add(PairGroup{Class: Early, Parted: 1, Lost: 4, Count: 40},
 		[]int32{startFrame, mainFrame, mainFrame, mainFrame, workFrame}, []int32{workFrame})
-	add(Group{Class: Cut, Parted: 1, Lost: 2, Count: 30}, []int32{startFrame, mainFrame, workFrame},
+	add(PairGroup{Class: Cut, Parted: 1, Lost: 2, Count: 30}, []int32{startFrame, mainFrame, workFrame},
 		[]int32{workFrame})
 	return c
 }
@@ -241,7 +241,7 @@ note: no names for?libz
 `
 	var text strings.Builder
 	r := counted().Result(symbols.New(symbols.Options{}), 32768, &countedCosts)
-	if err := r.WriteText(&text, Text{Width: 60}); err != nil {
+	if err := r.WriteText(&text, Style{Width: 60}); err != nil {
 		t.Fatal(err)
 	}
 	if text.String() != want {
@@ -259,7 +259,7 @@ func TestTextIsWhole(t *testing.T) {
 	r.WrongCallers[0].Caller, r.Shares[0].Function = long, long
 	for width, want := range map[int]int{0: len(r.BlameFunctions) + 2, 120: 0} {
 		var text strings.Builder
-		if err := r.WriteText(&text, Text{Width: width}); err != nil {
+		if err := r.WriteText(&text, Style{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 		if n := strings.Count(text.String(), long); n != want {
@@ -280,7 +280,7 @@ func TestResultOfARecordingMadeElsewhere(t *testing.T) {
 		t.Errorf("chains %v, costs %v, %d bytes are enough, sizes %v", r.Kernel, r.Cost, r.Enough, r.StackSizes)
 	}
 	var text strings.Builder
-	if err := r.WriteText(&text, Text{}); err != nil {
+	if err := r.WriteText(&text, Style{}); err != nil {
 		t.Fatal(err)
 	}
 	for word, want := range map[string]bool{

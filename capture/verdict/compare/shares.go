@@ -82,8 +82,8 @@ func firsts(p *profile.Profile) []int32 {
 	return first
 }
 
-// Call is a caller and the function that it called, as frame pointers show it.
-type Call struct {
+// Edge is a caller and the function that it called, as frame pointers show it.
+type Edge struct {
 	Caller, Callee string
 	Image          profile.Image // of the caller
 	Samples        uint64        // samples in which frame pointers show the call, and the stack does not have it
@@ -96,7 +96,7 @@ type call struct{ caller, callee int32 }
 
 // WrongCallers returns calls that frame pointers show and that never happened: frames in between are
 // missing, or the caller is not on the stack.
-func (c *Comparison) WrongCallers() []Call {
+func (c *Comparison) WrongCallers() []Edge {
 	p := c.FP
 	first := firsts(p)
 	count := make(map[call]uint64)
@@ -106,12 +106,12 @@ func (c *Comparison) WrongCallers() []Call {
 			count[k] += g.Count
 		}
 	}
-	var all []Call
+	var all []Edge
 	for k, n := range count {
 		caller := &p.Frames[k.caller]
-		all = append(all, Call{caller.Name, p.Frames[k.callee].Name, p.Images[caller.Image], n, k})
+		all = append(all, Edge{caller.Name, p.Frames[k.callee].Name, p.Images[caller.Image], n, k})
 	}
-	slices.SortFunc(all, func(a, b Call) int {
+	slices.SortFunc(all, func(a, b Edge) int {
 		return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Caller, b.Caller),
 			cmp.Compare(a.Callee, b.Callee))
 	})
@@ -119,7 +119,7 @@ func (c *Comparison) WrongCallers() []Call {
 }
 
 // wrongCalls are those of a group, each once. first is the first frame of each frame's function.
-func (c *Comparison) wrongCalls(g *Group, first []int32) (wrong []call) {
+func (c *Comparison) wrongCalls(g *PairGroup, first []int32) (wrong []call) {
 	switch g.Class {
 	case LeafCaller, Middle, Early, Astray:
 	default:

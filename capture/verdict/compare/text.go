@@ -9,15 +9,15 @@ import (
 	"unspool/capture/output/human"
 )
 
-// Text is how a result is printed.
-type Text struct {
+// Style is how a result is printed.
+type Style struct {
 	Width  int  // columns; 0 for lines that are not cut
 	Colour bool // with ANSI escape sequences
 	Rows   int  // of each list; 0 for 8
 }
 
 // WriteText prints a result for people.
-func (r *Result) WriteText(w io.Writer, o Text) error {
+func (r *Result) WriteText(w io.Writer, o Style) error {
 	p := newPage(w, o)
 	p.summary(r)
 	p.classes(r)
@@ -35,11 +35,11 @@ func (r *Result) WriteText(w io.Writer, o Text) error {
 
 type page struct {
 	w     *bufio.Writer
-	o     Text
+	o     Style
 	whole bool // lines are not cut
 }
 
-func newPage(w io.Writer, o Text) *page {
+func newPage(w io.Writer, o Style) *page {
 	if o.Rows == 0 {
 		o.Rows = 8
 	}

@@ -9,7 +9,7 @@ import (
 
 // debugInformation says from where names, source lines and inlined functions of stripped programs can be had.
 // No server is asked.
-func (m *Machine) debugInformation() Check {
+func (m *Environment) debugInformation() Check {
 	c := Check{Name: "debug information"}
 	var from []string
 	if n := len(strings.Fields(m.Environ("DEBUGINFOD_URLS"))); n > 0 {
@@ -45,7 +45,7 @@ func (m *Machine) debugInformation() Check {
 
 // debugPackages is how a package with debug information is installed, "" where that is not known or the
 // archive that has them is not among the sources.
-func (m *Machine) debugPackages() string {
+func (m *Environment) debugPackages() string {
 	for _, p := range []struct{ program, command string }{
 		{"apt-get", "sudo apt-get install PACKAGE-dbgsym"},
 		{"dnf", "sudo dnf debuginfo-install PACKAGE"},
@@ -64,7 +64,7 @@ func (m *Machine) debugPackages() string {
 
 // aptHasDebug reports whether the archive of debug packages is among apt's sources: suites like trixie-debug, or
 // ddebs of Ubuntu.
-func (m *Machine) aptHasDebug() bool {
+func (m *Environment) aptHasDebug() bool {
 	files, _ := filepath.Glob(filepath.Join(m.Etc, "apt/sources.list.d/*"))
 	for _, path := range append(files, filepath.Join(m.Etc, "apt/sources.list")) {
 		if ext := filepath.Ext(path); ext != ".list" && ext != ".sources" {

@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// State is how a check came out.
-type State uint8
+// CheckState is how a check came out.
+type CheckState uint8
 
 const (
 	// OK needs no attention.
-	OK State = iota
+	OK CheckState = iota
 	// Warning means that recording works, but something will be missing from it.
 	Warning
 	// Fail means that nothing can be recorded.
 	Fail
 )
 
-func (s State) String() string {
+func (s CheckState) String() string {
 	switch s {
 	case OK:
 		return "ok"
@@ -42,7 +42,7 @@ func (s State) String() string {
 // Check is one thing looked at.
 type Check struct {
 	Name   string // a few words
-	State  State
+	State  CheckState
 	Detail string // one or two sentences
 	Fix    string // the exact command that mends it; empty if it is OK or no command does
 
@@ -59,8 +59,8 @@ func Able(checks []Check) bool {
 	return true
 }
 
-// Machine is where the doctor looks. Local fills it in for this machine and process.
-type Machine struct {
+// Environment is where the doctor looks. Local fills it in for this machine and process.
+type Environment struct {
 	Proc, Sys     string   // mount points of procfs and sysfs
 	Release, Arch string   // of the kernel, as uname gives them
 	Built         string   // the architecture that this program is built for, as Go calls it
@@ -84,8 +84,8 @@ type Machine struct {
 }
 
 // Local describes the machine and process that this runs on and in.
-func Local() *Machine {
-	m := &Machine{
+func Local() *Environment {
+	m := &Environment{
 		Proc: "/proc", Sys: "/sys", Etc: "/etc", Debug: "/usr/lib/debug", Built: runtime.GOARCH,
 		CPUs:     runtime.NumCPU(),
 		Open:     openEvent,
@@ -125,7 +125,7 @@ func resourceLimit(resource int) (unix.Rlimit, error) {
 }
 
 // Run looks at everything that recording depends on.
-func (m *Machine) Run() []Check {
+func (m *Environment) Run() []Check {
 	caps := m.capabilities()
 	checks := []Check{m.kernel()}
 	trials, worked := m.trials()
@@ -171,7 +171,7 @@ func readText(path string) (string, error) {
 }
 
 // sysctl reads an integer setting of the kernel.
-func (m *Machine) sysctl(name string) (int, error) {
+func (m *Environment) sysctl(name string) (int, error) {
 	text, err := readText(filepath.Join(m.Proc, "sys/kernel", name))
 	if err != nil {
 		return 0, err

@@ -27,10 +27,10 @@ const (
 var fine = Trial{Samples: 100, User: 80, Complete: 80}
 
 // healthy is a machine without a shortfall, under a temporary root.
-func healthy(t *testing.T) (*Machine, string) {
+func healthy(t *testing.T) (*Environment, string) {
 	t.Helper()
 	root := t.TempDir()
-	m := &Machine{
+	m := &Environment{
 		Proc: filepath.Join(root, "proc"), Sys: filepath.Join(root, "sys"), Etc: filepath.Join(root, "etc"),
 		Debug:   filepath.Join(root, "debug"),
 		Release: "6.12.3-amd64", Arch: "x86_64", Built: "amd64", CPUs: 4, Program: "/usr/bin/unspool",
@@ -91,8 +91,8 @@ func TestHealthyMachine(t *testing.T) {
 }
 
 // refuse makes trials fail.
-func refuse(errno syscall.Errno, what ...Tried) func(*Machine) {
-	return func(m *Machine) {
+func refuse(errno syscall.Errno, what ...Tried) func(*Environment) {
+	return func(m *Environment) {
 		m.Try = func(now Tried) (Trial, error) {
 			if slices.Contains(what, now) {
 				return Trial{}, os.NewSyscallError("perf_event_open", errno)
@@ -105,20 +105,20 @@ func refuse(errno syscall.Errno, what ...Tried) func(*Machine) {
 var all = []Tried{Command, Process, Everything}
 
 // tried makes trials come out like this.
-func tried(t Trial) func(*Machine) {
-	return func(m *Machine) { m.Try = func(Tried) (Trial, error) { return t, nil } }
+func tried(t Trial) func(*Environment) {
+	return func(m *Environment) { m.Try = func(Tried) (Trial, error) { return t, nil } }
 }
 
 // closed makes opening the counter of cycles fail.
-func closed(errno syscall.Errno) func(*Machine) {
-	return func(m *Machine) {
+func closed(errno syscall.Errno) func(*Environment) {
+	return func(m *Environment) {
 		m.Open = func(*unix.PerfEventAttr, int, int) error { return os.NewSyscallError("perf_event_open", errno) }
 	}
 }
 
 // without makes programs that are not there.
-func without(names ...string) func(*Machine) {
-	return func(m *Machine) {
+func without(names ...string) func(*Environment) {
+	return func(m *Environment) {
 		m.LookPath = func(name string) (string, error) {
 			if slices.Contains(names, name) {
 				return "", exec.ErrNotFound
@@ -134,19 +134,19 @@ func TestShortfalls(t *testing.T) {
 	tests := []struct {
 		name   string
 		files  files
-		change func(*Machine)
+		change func(*Environment)
 		check  string
-		state  State
+		state  CheckState
 		detail string
 		fix    string
 	}{
-		{name: "another architecture", change: func(m *Machine) { m.Arch = "aarch64" },
+		{name: "another architecture", change: func(m *Environment) { m.Arch = "aarch64" },
 			check: "kernel", state: Fail, detail: "x86_64 only"},
-		{name: "a program for another architecture", change: func(m *Machine) { m.Built = "arm64" },
+		{name: "a program for another architecture", change: func(m *Environment) { m.Built = "arm64" },
 			check: "kernel", state: Fail, detail: "this is a program for arm64"},
-		{name: "kernel before build IDs", change: func(m *Machine) { m.Release = "5.10.0-28-amd64" },
+		{name: "kernel before build IDs", change: func(m *Environment) { m.Release = "5.10.0-28-amd64" },
 			check: "kernel", state: OK, detail: "Linux 5.10.0-28-amd64, x86_64"},
-		{name: "kernel before clock IDs", change: func(m *Machine) { m.Release = "3.10.0" },
+		{name: "kernel before clock IDs", change: func(m *Environment) { m.Release = "3.10.0" },
 			check: "kernel", state: Warning, detail: "CLOCK_MONOTONIC"},
 		{name: "no events at all", files: files{status: noCaps, kernel + "perf_event_paranoid": "3\n"},
 			change: refuse(unix.EACCES, all...),
@@ -187,7 +187,7 @@ func TestShortfalls(t *testing.T) {
 			check: "hardware counters", state: Warning, detail: "cpu-clock"},
 		{name: "PMU held by another", change: closed(unix.EBUSY),
 			check: "hardware counters", state: Warning, detail: "busy"},
-		{name: "PMU for user code", change: func(m *Machine) {
+		{name: "PMU for user code", change: func(m *Environment) {
 			m.Open = func(a *unix.PerfEventAttr, _, _ int) error {
 				if a.Bits&unix.PerfBitExcludeKernel == 0 {
 					return unix.EACCES
@@ -201,7 +201,7 @@ func TestShortfalls(t *testing.T) {
 			check: "perf_event_paranoid", state: Warning},
 		{name: "paranoid", files: files{kernel + "perf_event_paranoid": "4\n"},
 			check: "settings", state: OK, detail: "perf_event_paranoid 4"},
-		{name: "small rings", change: func(m *Machine) {
+		{name: "small rings", change: func(m *Environment) {
 			tried(Trial{Samples: 9, Ring: "ring of 512 KiB a CPU instead of 8192"})(m)
 			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 8 << 20, Max: 1 << 30}, nil }
 		}, check: "ring buffers", state: Warning,
@@ -213,12 +213,12 @@ func TestShortfalls(t *testing.T) {
 			check:  "ring buffers", state: Warning, detail: "is unknown",
 			fix: roomForRings()},
 		{name: "no rings", files: files{status: noCaps, kernel + "perf_event_mlock_kb": "0\n"},
-			change: func(m *Machine) {
+			change: func(m *Environment) {
 				m.Try = func(Tried) (Trial, error) { return Trial{}, os.NewSyscallError("mmap", unix.EPERM) }
 			},
 			check: "command", state: Fail, detail: "larger than the memory that you may lock",
 			fix: roomForRings()},
-		{name: "debuginfod", files: files{"debug": ""}, change: func(m *Machine) {
+		{name: "debuginfod", files: files{"debug": ""}, change: func(m *Environment) {
 			m.Environ = func(name string) string { return map[string]string{"DEBUGINFOD_URLS": "https://x"}[name] }
 		}, check: "debug information", state: OK, detail: "debuginfod"},
 		{name: "no debug information", files: files{"debug": ""}, change: without("apt-get", "dnf", "zypper"),
@@ -277,16 +277,16 @@ func TestShortfalls(t *testing.T) {
 			check: "capabilities", state: Warning, detail: "CAP_PERFMON", fix: sudo},
 		{name: "status unreadable", files: files{status: ""}, check: "capabilities", state: Warning, fix: sudo},
 		{name: "no processes", files: files{"proc/self": ""}, check: "running processes", state: OK},
-		{name: "no precedence", change: func(m *Machine) {
+		{name: "no precedence", change: func(m *Environment) {
 			m.Priority = func() (string, bool) { return "ordinary", false }
 		}, check: "priority", state: Warning, detail: "ordinary priority", fix: sudo},
-		{name: "few files", change: func(m *Machine) {
+		{name: "few files", change: func(m *Environment) {
 			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 1024, Max: 1024}, nil }
 		}, check: "open files", state: Warning, fix: "ulimit -n 65536"},
-		{name: "files unknown", change: func(m *Machine) {
+		{name: "files unknown", change: func(m *Environment) {
 			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{}, unix.EPERM }
 		}, check: "open files", state: Warning},
-		{name: "no perf, on Fedora", change: func(m *Machine) {
+		{name: "no perf, on Fedora", change: func(m *Environment) {
 			m.LookPath = func(name string) (string, error) {
 				if name == "dnf" || name == "go" {
 					return name, nil
@@ -294,7 +294,7 @@ func TestShortfalls(t *testing.T) {
 				return "", exec.ErrNotFound
 			}
 		}, check: "tools nearby", state: Warning, detail: "go; not found: perf", fix: "sudo dnf install perf"},
-		{name: "nothing nearby", change: func(m *Machine) {
+		{name: "nothing nearby", change: func(m *Environment) {
 			m.LookPath = func(string) (string, error) { return "", exec.ErrNotFound }
 		}, check: "tools nearby", state: Warning, detail: "none of"},
 	}
@@ -363,7 +363,7 @@ Recording will not work here until what is marked FAIL is fixed.
 	}
 	for n, want := range []string{"Ready to record.", "record; 1 warning: see", "record; 2 warnings: see"} {
 		b.Reset()
-		Print(&b, []Check{{}, {State: State(min(n, 1))}, {State: State(n / 2)}}, 80, false)
+		Print(&b, []Check{{}, {State: CheckState(min(n, 1))}, {State: CheckState(n / 2)}}, 80, false)
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%d warnings: %s", n, &b)
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 // kernel: the first versions that have what recording uses.
-func (m *Machine) kernel() Check {
+func (m *Environment) kernel() Check {
 	c := Check{Name: "kernel", Detail: fmt.Sprintf("Linux %s, %s", m.Release, m.Arch)}
 	if m.Arch != "x86_64" {
 		c.State = Fail
@@ -54,7 +54,7 @@ func version(release string) (major, minor int, ok bool) {
 func before(major, minor, m, n int) bool { return major < m || major == m && minor < n }
 
 // hardwareCounters tries to open an event that counts cycles, in user code if it may not be in the kernel.
-func (m *Machine) hardwareCounters() Check {
+func (m *Environment) hardwareCounters() Check {
 	c := Check{Name: "hardware counters", Detail: "CPU cycles can be sampled"}
 	err := m.Open(cyclesAttr(false), 0, -1)
 	if isPermission(err) {
@@ -118,7 +118,7 @@ func settings(all ...Check) []Check {
 }
 
 // paranoid is only shown: what it leaves to this user is tried.
-func (m *Machine) paranoid() Check {
+func (m *Environment) paranoid() Check {
 	c := Check{Name: "perf_event_paranoid"}
 	n, err := m.sysctl("perf_event_paranoid")
 	if err != nil {
@@ -132,7 +132,7 @@ func (m *Machine) paranoid() Check {
 // defaultFreq is the sampling frequency that record uses when none is given, in Hz.
 const defaultFreq = 999
 
-func (m *Machine) sampleRate() Check {
+func (m *Environment) sampleRate() Check {
 	c := Check{Name: "sample rate"}
 	n, err := m.sysctl("perf_event_max_sample_rate")
 	switch {
@@ -149,7 +149,7 @@ func (m *Machine) sampleRate() Check {
 	return c
 }
 
-func (m *Machine) samplingTime() Check {
+func (m *Environment) samplingTime() Check {
 	c := Check{Name: "sampling time"}
 	n, err := m.sysctl("perf_cpu_time_max_percent")
 	switch {
@@ -167,7 +167,7 @@ func (m *Machine) samplingTime() Check {
 	return c
 }
 
-func (m *Machine) kernelDepth() Check {
+func (m *Environment) kernelDepth() Check {
 	c := Check{Name: "kernel stack depth"}
 	n, err := m.sysctl("perf_event_max_stack")
 	switch {
@@ -186,7 +186,7 @@ func (m *Machine) kernelDepth() Check {
 
 // kernelSymbols looks whether the kernel shows zeros for addresses. Some symbols of a kernel are at zero, and come
 // first.
-func (m *Machine) kernelSymbols() Check {
+func (m *Environment) kernelSymbols() Check {
 	c := Check{Name: "kernel symbols"}
 	file, err := os.Open(filepath.Join(m.Proc, "kallsyms"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -213,7 +213,7 @@ func (m *Machine) kernelSymbols() Check {
 }
 
 // tracepoints are found through tracefs, at its own mount point or the old one below debugfs.
-func (m *Machine) tracepoints() Check {
+func (m *Environment) tracepoints() Check {
 	c := Check{Name: "tracepoints"}
 	for _, dir := range []string{"kernel/tracing", "kernel/debug/tracing"} {
 		err := readable(filepath.Join(m.Sys, dir, "events"))

@@ -28,7 +28,7 @@ func Explain(err error, args []string) (message, fix string, ok bool) {
 }
 
 // Explain is Explain for a given machine.
-func (m *Machine) Explain(err error) (message, fix string, ok bool) {
+func (m *Environment) Explain(err error) (message, fix string, ok bool) {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return "", "", false
@@ -97,7 +97,7 @@ func explainPath(path *fs.PathError, errno syscall.Errno) (message, fix string, 
 	return "", "", false
 }
 
-func (m *Machine) explainRing(errno syscall.Errno) (message, fix string, ok bool) {
+func (m *Environment) explainRing(errno syscall.Errno) (message, fix string, ok bool) {
 	switch errno {
 	case syscall.EPERM, syscall.EAGAIN:
 		message = "the ring buffers are larger than the memory that you may lock"
@@ -114,7 +114,7 @@ func (m *Machine) explainRing(errno syscall.Errno) (message, fix string, ok bool
 }
 
 // lockedInAll adds what may be locked beyond that, if that is limited.
-func (m *Machine) lockedInAll() string {
+func (m *Environment) lockedInAll() string {
 	limit, err := m.Limit(unix.RLIMIT_MEMLOCK)
 	if err != nil || limit.Cur == unix.RLIM_INFINITY {
 		return ""
@@ -123,7 +123,7 @@ func (m *Machine) lockedInAll() string {
 }
 
 // explainOpen is about an event on a process: 0 for one that is not known, -1 for all.
-func (m *Machine) explainOpen(errno syscall.Errno, pid int) (message, fix string, ok bool) {
+func (m *Environment) explainOpen(errno syscall.Errno, pid int) (message, fix string, ok bool) {
 	switch errno {
 	case syscall.EACCES, syscall.EPERM:
 		message, fix = m.explainPermission(pid)
@@ -152,7 +152,7 @@ func (m *Machine) explainOpen(errno syscall.Errno, pid int) (message, fix string
 }
 
 // explainBreakpoint is about what a breakpoint has errors of its own for.
-func (m *Machine) explainBreakpoint(errno syscall.Errno, address uint64) (message string, ok bool) {
+func (m *Environment) explainBreakpoint(errno syscall.Errno, address uint64) (message string, ok bool) {
 	inKernel := address>>63 == 1
 	switch errno {
 	case syscall.ENOSPC:
@@ -171,7 +171,7 @@ func (m *Machine) explainBreakpoint(errno syscall.Errno, address uint64) (messag
 }
 
 // explainPermission finds out which of the gates is shut.
-func (m *Machine) explainPermission(pid int) (message, fix string) {
+func (m *Environment) explainPermission(pid int) (message, fix string) {
 	message, fix = m.shutGate(pid)
 	if m.status("NoNewPrivs") == "1" && strings.HasPrefix(fix, "sudo ") {
 		fix = noNewPrivileges // nor can it change settings
@@ -179,7 +179,7 @@ func (m *Machine) explainPermission(pid int) (message, fix string) {
 	return message, fix
 }
 
-func (m *Machine) shutGate(pid int) (message, fix string) {
+func (m *Environment) shutGate(pid int) (message, fix string) {
 	n, err := m.sysctl("perf_event_paranoid")
 	caps := m.capabilities()
 	switch {
@@ -210,7 +210,7 @@ func (m *Machine) shutGate(pid int) (message, fix string) {
 }
 
 // anothers reports whether a process belongs to another user.
-func (m *Machine) anothers(pid int) bool {
+func (m *Environment) anothers(pid int) bool {
 	info, err := os.Stat(filepath.Join(m.Proc, strconv.Itoa(pid)))
 	if err != nil {
 		return false
@@ -220,7 +220,7 @@ func (m *Machine) anothers(pid int) bool {
 }
 
 // containerFix is for a process that a seccomp filter binds.
-func (m *Machine) containerFix() string {
+func (m *Environment) containerFix() string {
 	if m.status("Seccomp") != "2" {
 		return ""
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // Generated says of a process whether the code that it generates will have names, and whole stacks.
-func (m *Machine) Generated(pid uint32) []Check {
+func (m *Environment) Generated(pid uint32) []Check {
 	c := Check{Name: fmt.Sprintf("process %d", pid)}
 	is, err := m.mapped(pid)
 	switch {
@@ -76,7 +76,7 @@ type mapped struct {
 // mostMaps bounds what is read of a process's maps.
 const mostMaps = 8 << 20
 
-func (m *Machine) mapped(pid uint32) (is mapped, err error) {
+func (m *Environment) mapped(pid uint32) (is mapped, err error) {
 	file, err := os.Open(m.of(pid, "maps"))
 	if err != nil {
 		return is, err
@@ -104,12 +104,12 @@ func (m *Machine) mapped(pid uint32) (is mapped, err error) {
 }
 
 // of is the path of a file in a process's folder.
-func (m *Machine) of(pid uint32, name string) string {
+func (m *Environment) of(pid uint32, name string) string {
 	return filepath.Join(m.Proc, strconv.FormatUint(uint64(pid), 10), name)
 }
 
 // perfMap looks for the perf map of a process. The path is "" if there is none; the problem says why it is not used.
-func (m *Machine) perfMap(pid uint32) (number uint32, path string, problem error) {
+func (m *Environment) perfMap(pid uint32) (number uint32, path string, problem error) {
 	text, err := readText(m.of(pid, "status"))
 	is := process.ParseStatus(text)
 	if number = is.Own; number == 0 {
@@ -130,7 +130,7 @@ func (m *Machine) perfMap(pid uint32) (number uint32, path string, problem error
 }
 
 // commandLine is that of a process, as far as it may be read.
-func (m *Machine) commandLine(pid uint32) []string {
+func (m *Environment) commandLine(pid uint32) []string {
 	text, err := readText(m.of(pid, "cmdline"))
 	if err != nil {
 		return nil

@@ -28,7 +28,7 @@ func (s capSet) has(n int) bool { return s>>n&1 != 0 }
 func (s capSet) mayPerf() bool { return s.has(capPerfmon) || s.has(capSysAdmin) }
 
 // status returns a field of /proc/self/status, "" if it is not there.
-func (m *Machine) status(field string) string {
+func (m *Environment) status(field string) string {
 	text, err := readText(filepath.Join(m.Proc, "self/status"))
 	if err != nil {
 		return ""
@@ -42,7 +42,7 @@ func (m *Machine) status(field string) string {
 }
 
 // capabilities returns this process's effective capabilities.
-func (m *Machine) capabilities() capSet {
+func (m *Environment) capabilities() capSet {
 	n, err := strconv.ParseUint(m.status("CapEff"), 16, 64)
 	if err != nil {
 		return 0
@@ -51,7 +51,7 @@ func (m *Machine) capabilities() capSet {
 }
 
 // inUserNamespace reports whether this process is in a user namespace other than the machine's first.
-func (m *Machine) inUserNamespace() bool {
+func (m *Environment) inUserNamespace() bool {
 	text, err := readText(filepath.Join(m.Proc, "self/uid_map"))
 	return err == nil && strings.Join(strings.Fields(text), " ") != "0 0 4294967295"
 }
@@ -62,7 +62,7 @@ const noNewPrivileges = "start it elsewhere: this process can gain no privileges
 
 // sudo is the command that records with what this process lacks: the user's own, if it is a simple one. Root
 // cannot have more, unless a container takes it away.
-func (m *Machine) sudo(own bool) string {
+func (m *Environment) sudo(own bool) string {
 	if strings.HasPrefix(m.status("Uid"), "0\t") {
 		return m.containerFix()
 	}
@@ -102,7 +102,7 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func (m *Machine) privileges(caps capSet) Check {
+func (m *Environment) privileges(caps capSet) Check {
 	c := Check{Name: "capabilities"}
 	var missing []string
 	for _, need := range []struct {
@@ -131,9 +131,9 @@ func (m *Machine) privileges(caps capSet) Check {
 // otherProcesses tries what a recording reads of the processes that run. /proc/PID/maps takes
 // PTRACE_MODE_READ, which Yama leaves alone; /proc/PID/mem takes PTRACE_MODE_ATTACH, which Yama restricts;
 // opening what map_files has takes a capability.
-func (m *Machine) otherProcesses() Check { return m.others(m.look()) }
+func (m *Environment) otherProcesses() Check { return m.others(m.look()) }
 
-func (m *Machine) others(s refusals) Check {
+func (m *Environment) others(s refusals) Check {
 	c := Check{Name: "running processes", Detail: "their stacks, memory and mapped files can be read"}
 	var lacks []string
 	if s.maps > 0 {
@@ -162,7 +162,7 @@ func (m *Machine) others(s refusals) Check {
 }
 
 // precedence: a recorder that has to wait for a CPU loses samples.
-func (m *Machine) precedence() Check {
+func (m *Environment) precedence() Check {
 	c := Check{Name: "priority"}
 	what, enough := m.Priority()
 	if enough {
@@ -180,7 +180,7 @@ func (m *Machine) precedence() Check {
 // one per thread and CPU with -p, and one for each image that is open.
 const wantedFiles = 4096
 
-func (m *Machine) openFiles() Check {
+func (m *Environment) openFiles() Check {
 	c := Check{Name: "open files"}
 	limit, err := m.Limit(unix.RLIMIT_NOFILE)
 	n := limit.Max // the Go run-time raises the soft limit to it
@@ -204,7 +204,7 @@ func (m *Machine) openFiles() Check {
 const raiseFiles = "sudo prlimit --pid $$ --nofile=65536 && ulimit -n 65536"
 
 // tools that read what is recorded.
-func (m *Machine) tools() Check {
+func (m *Environment) tools() Check {
 	c := Check{Name: "tools nearby"}
 	var found, absent []string
 	for _, name := range []string{"perf", "hotspot", "sysprof", "go"} {
@@ -230,7 +230,7 @@ func (m *Machine) tools() Check {
 	return c
 }
 
-func (m *Machine) installPerf() string {
+func (m *Environment) installPerf() string {
 	for _, p := range []struct{ program, command string }{
 		{"apt-get", "sudo apt-get install linux-perf"},
 		{"dnf", "sudo dnf install perf"},

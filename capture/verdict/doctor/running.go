@@ -14,7 +14,7 @@ type refusals struct {
 
 // look tries to read what the processes that run have mapped, and to open their memory, of which nothing is
 // read.
-func (m *Machine) look() (s refusals) {
+func (m *Environment) look() (s refusals) {
 	entries, err := os.ReadDir(m.Proc)
 	if err != nil {
 		return s
@@ -43,7 +43,7 @@ func (m *Machine) look() (s refusals) {
 }
 
 // openMapped tries to open a file that this process has mapped.
-func (m *Machine) openMapped() error {
+func (m *Environment) openMapped() error {
 	folder := filepath.Join(m.Proc, "self/map_files")
 	entries, err := os.ReadDir(folder)
 	if err != nil || len(entries) == 0 {

@@ -35,7 +35,7 @@ func TestMappingsOfOthers(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	root := t.TempDir()
 	put(t, root, "proc/self/status", noCaps)
-	m := &Machine{Proc: filepath.Join(root, "proc")}
+	m := &Environment{Proc: filepath.Join(root, "proc")}
 	for _, c := range []struct {
 		of   refusals
 		says string

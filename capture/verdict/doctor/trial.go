@@ -91,7 +91,7 @@ func (t *Trial) note(text string) {
 
 // trials records a command, a process, and the whole machine. The last result is the first trial that
 // succeeded, nil if none did.
-func (m *Machine) trials() (checks []Check, worked *Trial) {
+func (m *Environment) trials() (checks []Check, worked *Trial) {
 	for _, what := range []Tried{Command, Process, Everything} {
 		t, err := m.Try(what)
 		if err == nil && worked == nil {
@@ -116,7 +116,7 @@ func (m *Machine) trials() (checks []Check, worked *Trial) {
 var options = [...]string{Command: "-- COMMAND", Process: "-p PID", Everything: "-a"}
 
 // refused is about a recording that failed.
-func (m *Machine) refused(what Tried, err error) Check {
+func (m *Environment) refused(what Tried, err error) Check {
 	c := Check{State: Warning}
 	if what == Everything && isPermission(err) && !m.capabilities().mayPerf() {
 		c.Detail = "-a is not permitted: your own programs alone can be recorded, with -p PID or -- COMMAND"
@@ -132,7 +132,7 @@ func (m *Machine) refused(what Tried, err error) Check {
 }
 
 // recorded is about one that did not.
-func (m *Machine) recorded(what Tried, t *Trial) Check {
+func (m *Environment) recorded(what Tried, t *Trial) Check {
 	c := Check{Detail: fmt.Sprintf("%s: %s in %.1f s", options[what], human.Plural(t.Samples, "sample"),
 		tryFor.Seconds())}
 	if t.User > 0 {
@@ -170,14 +170,14 @@ func areOrIs(n uint64) string {
 }
 
 // hostNamespace reports whether this process is in the PID namespace that all others are below of.
-func (m *Machine) hostNamespace() bool {
+func (m *Environment) hostNamespace() bool {
 	const first = "pid:[4026531836]" // PROC_PID_INIT_INO in include/linux/proc_ns.h
 	link, err := os.Readlink(filepath.Join(m.Proc, "self/ns/pid"))
 	return err != nil || link == first
 }
 
 // rings is about the memory that the rings of a trial got.
-func (m *Machine) rings(t *Trial) Check {
+func (m *Environment) rings(t *Trial) Check {
 	c := Check{Name: "ring buffers", Detail: fmt.Sprintf("%d MiB for each CPU", perfring.DefaultRing()>>20)}
 	if t == nil || t.Ring == "" {
 		return c
@@ -190,7 +190,7 @@ func (m *Machine) rings(t *Trial) Check {
 
 // lockable is what limits the memory of rings: perf_event_mlock_kb for each CPU, and RLIMIT_MEMLOCK in all
 // (perf_mmap in kernel/events/core.c).
-func (m *Machine) lockable() string {
+func (m *Environment) lockable() string {
 	text := "perf_event_mlock_kb is unknown"
 	if kb, err := m.sysctl("perf_event_mlock_kb"); err == nil {
 		text = fmt.Sprintf("perf_event_mlock_kb is %d", kb)

@@ -12,8 +12,8 @@ import (
 // Unwound is a recording with callchains, made from one that may have raw stacks.
 type Unwound struct {
 	Path    string
-	Outcome *recorded.Outcome // of unwinding; nil if there was nothing to unwind
-	folder  string            // the temporary folder
+	Outcome *recorded.Conversion // of unwinding; nil if there was nothing to unwind
+	folder  string               // the temporary folder
 }
 
 // Close removes the temporary recording.

@@ -28,9 +28,9 @@ type pairView struct {
 	of     [2]*view // for tables
 	tree   [2]*view
 	childs [][]int32 // of the tree, those of either side
-	whole  difference.Change
+	whole  difference.Delta
 	o      *Difference
-	by     func(*difference.Change) difference.Estimate // what decides
+	by     func(*difference.Delta) difference.Estimate // what decides
 }
 
 func newPairView(m *difference.Merged, number int, o *Difference) (*pairView, error) {
@@ -62,20 +62,20 @@ func newPairView(m *difference.Merged, number int, o *Difference) (*pairView, er
 	return c, nil
 }
 
-func byShare(c *difference.Change) difference.Estimate  { return c.Share }
-func byAmount(c *difference.Change) difference.Estimate { return c.Amount }
+func byShare(c *difference.Delta) difference.Estimate  { return c.Share }
+func byAmount(c *difference.Delta) difference.Estimate { return c.Amount }
 
 // timed reports whether amounts are CPU time.
 func (c *pairView) timed() bool { return c.pair.Unit == "s" }
 
 // significant reports whether a change is more than chance.
-func (c *pairView) significant(x *difference.Change) bool { return c.by(x).Significant() }
+func (c *pairView) significant(x *difference.Delta) bool { return c.by(x).Significant() }
 
 // size is by how much something has changed.
-func (c *pairView) size(x *difference.Change) float64 { return math.Abs(c.by(x).Value) }
+func (c *pairView) size(x *difference.Delta) float64 { return math.Abs(c.by(x).Value) }
 
 // share is that of a side's samples.
-func (c *pairView) share(side int, x *difference.Change) float64 {
+func (c *pairView) share(side int, x *difference.Delta) float64 {
 	if all := c.pair.Whole[side].Samples; all > 0 {
 		return float64(x.Samples[side]) / float64(all)
 	}
@@ -83,12 +83,12 @@ func (c *pairView) share(side int, x *difference.Change) float64 {
 }
 
 // largest is a row's share on the side where it is larger.
-func (c *pairView) largest(x *difference.Change) float64 { return max(c.share(0, x), c.share(1, x)) }
+func (c *pairView) largest(x *difference.Delta) float64 { return max(c.share(0, x), c.share(1, x)) }
 
 // change is what has changed in a row of a table, or in a node of the tree.
 type change struct {
 	row         int32
-	self, total difference.Change
+	self, total difference.Delta
 }
 
 // rows are the rows of a table by stack, of the threads that wanted wants.
@@ -140,7 +140,7 @@ const (
 
 // why returns why a row has changed, and gives the change by which it is sorted: that of itself, or that with what it
 // calls where only one recording has the row, or it has changed by that alone.
-func (c *pairView) why(x *change) (why int, by *difference.Change) {
+func (c *pairView) why(x *change) (why int, by *difference.Delta) {
 	self, total := c.significant(&x.self), c.significant(&x.total)
 	switch {
 	case total && x.inOne():
@@ -222,7 +222,7 @@ func (c *pairView) mayBeNoMore(x, y *change) bool {
 func (c *pairView) changed(x *change) bool { return c.significant(&x.self) || c.significant(&x.total) }
 
 // nodes compares the nodes of a view, each with those below it.
-func (c *pairView) nodes(v *view) ([]difference.Change, error) {
+func (c *pairView) nodes(v *view) ([]difference.Delta, error) {
 	lists, err := c.m.Changes(c.number, difference.Rows{
 		N: len(v.nodes), Of: func(_, leaf int32, add func(int32)) {
 			for node := v.shown[leaf]; node > 0; node = v.nodes[node].Parent {
@@ -268,7 +268,7 @@ func everyThread(int32) bool { return true }
 // recording. It returns the row of each thread.
 func threadTable(p *profile.Profile, by By) (t *table, of []int32) {
 	t = &table{what: by.String()}
-	var names profile.Texts
+	var names profile.StringTable
 	for _, thread := range p.Threads {
 		name := thread.Comm
 		if by == Process {

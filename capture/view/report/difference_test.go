@@ -70,7 +70,7 @@ func replaced(p *profile.Profile) *profile.Profile {
 func mergeTwo(t *testing.T, a, b *profile.Profile, o difference.Options) *difference.Merged {
 	t.Helper()
 	o.Processes = true
-	m, err := difference.Merge(difference.Recording{Profile: a}, difference.Recording{Profile: b}, o)
+	m, err := difference.Merge(difference.Side{Profile: a}, difference.Side{Profile: b}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,7 +168,7 @@ func (out *jsonWriter) pair(c *pairView, o *Difference) error {
 	return nil
 }
 
-func (out *jsonWriter) changedTree(c *pairView, t *table, nodes []difference.Change, numbers []int) {
+func (out *jsonWriter) changedTree(c *pairView, t *table, nodes []difference.Delta, numbers []int) {
 	out.list("tree", func() {
 		v := c.of[difference.A]
 		places := make([]int, len(v.nodes)) // in the list
@@ -185,7 +185,7 @@ func (out *jsonWriter) changedTree(c *pairView, t *table, nodes []difference.Cha
 	})
 }
 
-func jsonChangeOf(c *difference.Change) jsonChange {
+func jsonChangeOf(c *difference.Delta) jsonChange {
 	of := func(e *difference.Estimate) jsonEstimate {
 		return jsonEstimate{e.Value, e.Low, e.High, e.Significant()}
 	}

@@ -211,7 +211,7 @@ func (out *printer) points(c *pairView) bool  { return out.o.Width >= narrow || 
 func (out *printer) amounts(c *pairView) bool { return out.o.Width >= narrow || c.o.Amounts }
 
 // columns are a change in columns.
-func (out *printer) columns(c *pairView, x *difference.Change) string {
+func (out *printer) columns(c *pairView, x *difference.Delta) string {
 	text := out.shareOf(c, difference.A, x) + "  " + out.shareOf(c, difference.B, x) + "  "
 	if out.points(c) {
 		text += out.pointsOf(x)
@@ -222,18 +222,18 @@ func (out *printer) columns(c *pairView, x *difference.Change) string {
 	return text
 }
 
-func (out *printer) pointsOf(x *difference.Change) string {
+func (out *printer) pointsOf(x *difference.Delta) string {
 	e := x.Share
 	e.Low, e.Value, e.High = 100*e.Low, 100*e.Value, 100*e.High
 	return out.cell(x, &e, widthOfPoints)
 }
 
-func (out *printer) amountOf(x *difference.Change) string {
+func (out *printer) amountOf(x *difference.Delta) string {
 	return out.cell(x, &x.Amount, widthOfAmount)
 }
 
 // cell is a difference with its error, in so many columns.
-func (out *printer) cell(x *difference.Change, e *difference.Estimate, width int) string {
+func (out *printer) cell(x *difference.Delta, e *difference.Estimate, width int) string {
 	text, tint := "·", ""
 	if x.Samples != [2]uint64{} {
 		text, tint = inUnit(e), tintOf(e)
@@ -256,7 +256,7 @@ func (out *printer) totalTitle(c *pairView) string {
 	return fmt.Sprintf("%*s  ", widthOfPoints, "total points")
 }
 
-func (out *printer) shareOf(c *pairView, side int, x *difference.Change) string {
+func (out *printer) shareOf(c *pairView, side int, x *difference.Delta) string {
 	if x.Samples[side] == 0 {
 		return fmt.Sprintf("%6s", "·")
 	}

@@ -57,7 +57,7 @@ func (out *printer) differentTree(c *pairView) error {
 
 // shown returns which nodes of the tree are shown: those that have changed and are not below the limit in
 // percent, and what leads to them.
-func (c *pairView) shown(list []difference.Change, limit float64) []bool {
+func (c *pairView) shown(list []difference.Delta, limit float64) []bool {
 	shown := make([]bool, len(list))
 	for node := len(list) - 1; node > 0; node-- { // children come after their parents
 		x := &list[node]

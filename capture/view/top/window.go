@@ -18,9 +18,9 @@ const (
 	mostLag  = 2 * time.Second
 )
 
-// A Window holds the profile of the last seconds of a recording. Its methods may be called from any
+// A SlidingWindow holds the profile of the last seconds of a recording. Its methods may be called from any
 // goroutine.
-type Window struct {
+type SlidingWindow struct {
 	span time.Duration
 
 	lock   sync.Mutex
@@ -31,10 +31,10 @@ type Window struct {
 }
 
 // NewWindow returns an empty Window of a length.
-func NewWindow(span time.Duration) *Window { return &Window{span: span} }
+func NewWindow(span time.Duration) *SlidingWindow { return &SlidingWindow{span: span} }
 
 // Add adds the profile of a round. It belongs to the Window.
-func (w *Window) Add(p *profile.Profile) {
+func (w *SlidingWindow) Add(p *profile.Profile) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	w.parts = append(w.parts, p)
@@ -51,14 +51,14 @@ func (w *Window) Add(p *profile.Profile) {
 func end(p *profile.Profile) uint64 { return p.First + uint64(p.Duration) }
 
 // dropBefore drops the parts that end before a time.
-func (w *Window) dropBefore(time uint64) {
+func (w *SlidingWindow) dropBefore(time uint64) {
 	for len(w.parts) > 0 && end(w.parts[0]) < time {
 		w.drop()
 	}
 }
 
 // drop drops the first part.
-func (w *Window) drop() {
+func (w *SlidingWindow) drop() {
 	w.nodes -= len(w.parts[0].Nodes)
 	w.parts[0] = nil
 	w.parts = w.parts[1:]
@@ -66,19 +66,19 @@ func (w *Window) drop() {
 
 // Profile adds up what the recording has seen in the last seconds before now, which is a time of its clock.
 // The samples are from the time between from and until.
-func (w *Window) Profile(now uint64) (p *profile.Profile, from, until uint64) {
+func (w *SlidingWindow) Profile(now uint64) (p *profile.Profile, from, until uint64) {
 	parts, from, until := w.held(now, false)
 	return profile.Merge(parts), from, until
 }
 
 // Take is Profile, and begins anew.
-func (w *Window) Take(now uint64) (p *profile.Profile, from, until uint64) {
+func (w *SlidingWindow) Take(now uint64) (p *profile.Profile, from, until uint64) {
 	parts, from, until := w.held(now, true)
 	return profile.Merge(parts), from, until
 }
 
 // held returns the parts that are not too old, and forgets them if they are taken.
-func (w *Window) held(now uint64, taken bool) (parts []*profile.Profile, from, until uint64) {
+func (w *SlidingWindow) held(now uint64, taken bool) (parts []*profile.Profile, from, until uint64) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	until = max(w.latest, now-min(now, uint64(usualLag)))

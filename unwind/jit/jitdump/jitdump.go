@@ -79,8 +79,8 @@ const (
 	UnwindingInfo             // CFI of the next CodeLoad
 )
 
-// Record is a CodeLoad or a CodeMove.
-type Record struct {
+// Entry is a CodeLoad or a CodeMove.
+type Entry struct {
 	Kind     Kind
 	Time     uint64 // in ns of CLOCK_MONOTONIC, unless ArchTime
 	PID, TID uint32
@@ -95,7 +95,7 @@ type Record struct {
 
 // FrameAddr is the address of Frame relative to the start of the code: the
 // tables are written as if they lay behind the code, at the next eight bytes.
-func (r *Record) FrameAddr() uint64 { return (r.Size + 7) &^ 7 }
+func (r *Entry) FrameAddr() uint64 { return (r.Size + 7) &^ 7 }
 
 // Sizes of what the specification lays out, and limits on what a record may claim.
 const (
@@ -172,7 +172,7 @@ func (d *Reader) Looked() int64 { return d.read }
 
 // Next fills r with the next CodeLoad or CodeMove. It returns io.EOF if there is none yet, or only a part of
 // it: call it again when the file has grown. All other errors are final.
-func (d *Reader) Next(r *Record) error {
+func (d *Reader) Next(r *Entry) error {
 	for d.err == nil {
 		more, err := d.next(r)
 		if err == io.EOF || err == nil && more {
@@ -184,7 +184,7 @@ func (d *Reader) Next(r *Record) error {
 }
 
 // next reads one record and reports whether it is one for the caller.
-func (d *Reader) next(r *Record) (bool, error) {
+func (d *Reader) next(r *Entry) (bool, error) {
 	b, err := d.at(d.off, prefixSize)
 	if err != nil {
 		return false, err
@@ -206,7 +206,7 @@ func (d *Reader) next(r *Record) (bool, error) {
 		return false, err
 	}
 	body := b[prefixSize:]
-	*r = Record{Kind: kind, Time: time}
+	*r = Entry{Kind: kind, Time: time}
 	switch kind {
 	case CodeLoad:
 		if len(body) < loadSize {

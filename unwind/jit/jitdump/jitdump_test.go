@@ -57,9 +57,9 @@ func unwinding(time uint64, frame, hdr string) []byte {
 }
 
 // all reads what there is.
-func all(t testing.TB, d *Reader) (records []Record, err error) {
+func all(t testing.TB, d *Reader) (records []Entry, err error) {
 	t.Helper()
-	var r Record
+	var r Entry
 	for err == nil {
 		if err = d.Next(&r); err == nil {
 			r.Name = bytes.Clone(r.Name)
@@ -93,7 +93,7 @@ func TestRecords(t *testing.T) {
 	if err != io.EOF {
 		t.Errorf("ended with %v", err)
 	}
-	want := []Record{
+	want := []Entry{
 		{Kind: CodeLoad, Time: 2, PID: 4711, TID: 4712, Addr: 0x1000, Size: 4, Index: 7, Name: []byte("one"),
 			Frame: []byte("frame of one")},
 		{Kind: CodeLoad, Time: 3, PID: 4711, TID: 4712, Addr: 0x2000, Size: 9, Index: 8, Name: []byte("two")},
@@ -258,10 +258,10 @@ func TestNode(t *testing.T) {
 		t.Error(err)
 	}
 	// Optimized code has CFI, and its name begins so.
-	hot := slices.ContainsFunc(got, func(r Record) bool {
+	hot := slices.ContainsFunc(got, func(r Entry) bool {
 		return r.Frame != nil && bytes.HasPrefix(r.Name, []byte("JS:*hot "))
 	})
-	if !hot || slices.ContainsFunc(got, func(r Record) bool { return len(r.Name) == 0 || r.Size == 0 }) {
+	if !hot || slices.ContainsFunc(got, func(r Entry) bool { return len(r.Name) == 0 || r.Size == 0 }) {
 		t.Errorf("%d records, one with CFI for hot: %v", len(got), hot)
 	}
 }

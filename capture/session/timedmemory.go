@@ -8,10 +8,10 @@ import (
 	"unspool/vmas/process"
 )
 
-// An impatient reads the memory of processes for the goroutine that drains the rings where no opener does
+// A timedMemory reads the memory of processes for the goroutine that drains the rings where no opener does
 // that: it may never come. What hangs is left to a goroutine, and its process is not read until that has
 // ended.
-type impatient struct {
+type timedMemory struct {
 	process.Access
 	tell func(error) // is called once, when too many processes hang
 
@@ -30,15 +30,15 @@ const (
 var errMemoryHangs = fmt.Errorf("memory of %d processes: reads of it hang, and until one of them ends, "+
 	"no memory of other processes is read for unwinding", maxHung)
 
-func newImpatient(access process.Access, tell func(error)) *impatient {
-	return &impatient{Access: access, tell: tell, hung: make(map[uint32]bool)}
+func newTimedMemory(access process.Access, tell func(error)) *timedMemory {
+	return &timedMemory{Access: access, tell: tell, hung: make(map[uint32]bool)}
 }
 
 // Aside reads processes for as long as it takes, for goroutines that do not drain the rings.
-func (i *impatient) Aside() process.Reader { return i.Access }
+func (i *timedMemory) Aside() process.Reader { return i.Access }
 
 // ReadMemory is for [process.Memory].
-func (i *impatient) ReadMemory(pid uint32, buf []byte, addr uint64) int {
+func (i *timedMemory) ReadMemory(pid uint32, buf []byte, addr uint64) int {
 	if i.isHung(pid) {
 		return 0
 	}
@@ -63,7 +63,7 @@ func (i *impatient) ReadMemory(pid uint32, buf []byte, addr uint64) int {
 }
 
 // isHung reports whether the memory of a process is not read, as reads of it or of too many others hang.
-func (i *impatient) isHung(pid uint32) bool {
+func (i *timedMemory) isHung(pid uint32) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	all := len(i.hung) >= maxHung
@@ -74,7 +74,7 @@ func (i *impatient) isHung(pid uint32) bool {
 	return all || i.hung[pid]
 }
 
-func (i *impatient) setHung(pid uint32, is bool) {
+func (i *timedMemory) setHung(pid uint32, is bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if is {
