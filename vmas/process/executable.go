@@ -17,12 +17,12 @@ import (
 
 // A mappingQuery is struct procmap_query (include/uapi/linux/fs.h, since Linux 6.11).
 type mappingQuery struct {
-	size, flags, addr           uint64
-	start, end, access          uint64
-	pageSize, offset, inode     uint64
-	major, minor                uint32
-	nameSize, buildIDSize       uint32
-	nameAddress, buildIDAddress uint64
+	size, _, addr      uint64 // flags
+	start, end, access uint64
+	_, _, inode        uint64 // page size, offset
+	_, _               uint32 // device
+	nameSize, _        uint32 // size of the build ID
+	nameAddress, _     uint64 // address of the build ID
 }
 
 const (
