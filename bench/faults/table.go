@@ -140,4 +140,5 @@ const explanation = "# Faults\n\n" +
 	"Made by `go run ./bench/faults table`. %d faults are planted in the product, one at a time, in all " +
 	"packages but\nsmall ones: [the list](faults/faults.txt). Each is in a line that tests reach, " +
 	"and the tests that reach it are\nrun until one fails. The old tests, those of 04caf4e, were asked about the " +
-	"first 20 only: what the new ones notice\ncannot have been lost.\nFaults that are gone were noticed, or changed nothing, as long as their code was there.\n"
+	"first 20 only: what the new ones notice\ncannot have been lost.\nFaults that are " +
+	"gone were noticed, or changed nothing, as long as their code was there.\n"
