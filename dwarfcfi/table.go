@@ -88,6 +88,9 @@ func New(s Sections) (*Table, error) {
 	return t, nil
 }
 
+// IsEmpty reports whether the image has no CFI at all.
+func (t *Table) IsEmpty() bool { return len(t.eh.Data) == 0 && len(t.debug.Data) == 0 }
+
 // FDE finds the FDE that covers pc. The error is [ErrNoFDE] itself, or wraps [ErrBadCFI]
 // with its place.
 func (t *Table) FDE(pc uint64) (FDE, error) {

@@ -229,6 +229,9 @@ func (im *Image) unwindTable() *dwarfcfi.Table {
 		}
 		return nil
 	}
+	if cfi.IsEmpty() {
+		return nil
+	}
 	return cfi
 }
 
