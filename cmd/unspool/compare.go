@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	outfile "unspool/capture/output"
+	"unspool/capture/output/human"
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/recorded"
@@ -31,13 +33,30 @@ type compareFlags struct {
 	wide      bool
 	html      string
 	failUnder []string
+	failOver  []string
+	by        []string
+	sort      string
+	comms     []string
 	nameFlags
 
-	least map[compare.Class]float64
-	page  *outfile.Place // of html
+	least, most []limit
+	rows        []compare.RowsBy
+	order       compare.Order
+	page        *outfile.Place // of html
 }
 
-// statusUnder is the exit status when a class has less than --fail-under asks for.
+// A limit is how many percent of the samples a part of them must have, or may have.
+type limit struct {
+	key     string
+	percent float64
+}
+
+// mostToldHz is the highest rate at which the verdict tells the cost: what a sample costs was measured one by one, and
+// -F max is no rate.
+const mostToldHz = 20_000
+
+// statusUnder is the exit status when a part of the samples has less than --fail-under asks for, or more than
+// --fail-over allows.
 const statusUnder = 1
 
 func compareCommand(status *int) *cobra.Command {
@@ -46,7 +65,8 @@ func compareCommand(status *int) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE",
 		Short: "Compare frame-pointer stacks with DWARF stacks, on the same samples",
-		Long: `Say what frame pointers lose on a workload, and which package is to blame.
+		Long: `Say in one sentence how many stacks are usable with frame pointers and how many
+show a call that never was, and which package is to blame.
 Each sample carries both answers: the kernel's walk along frame pointers, and the
 stack as its unwind tables have it. FILE is a recording with raw stacks, of
 'perf record --call-graph dwarf'. See 'unspool report A B' for two recordings.
@@ -54,7 +74,7 @@ stack as its unwind tables have it. FILE is a recording with raw stacks, of
 No recording is kept, only the result is printed.`,
 		Example: `  unspool compare -- ./program
   unspool compare -a -d 60 --html report.html
-  unspool compare --fail-under same=95 -- make check`,
+  unspool compare --fail-under usable=90 --fail-over false=5 -- make check`,
 		Args: func(c *cobra.Command, args []string) error {
 			files := f.files(c, args)
 			switch {
@@ -89,7 +109,15 @@ No recording is kept, only the result is printed.`,
 	fl.StringVar(&f.html, "html", "", "write a page with both flame graphs to `FILE`")
 	refuseEmpty(fl, "html")
 	fl.StringArrayVar(&f.failUnder, "fail-under", nil,
-		"exit with status 1 when `CLASS=PERCENT` is not reached; classes are the keys of --json")
+		"exit with status 1 when `WHAT=PERCENT` is not reached: usable, false, or a class by its key in --json")
+	fl.StringArrayVar(&f.failOver, "fail-over", nil, "exit with status 1 when `WHAT=PERCENT` is exceeded")
+	fl.StringSliceVar(&f.by, "by", nil,
+		"add up by `WHAT`: program, comm, image or package, or several (default program,package)")
+	fl.StringVar(&f.sort, "sort", compare.OrderKeys()[0],
+		"sort these rows by `WHAT`: samples, lost (frames), false or unusable (samples)")
+	fl.StringSliceVar(&f.comms, "comm", nil,
+		"only threads called `NAME`, which may be a pattern like 'cc1*', or several, NAME,NAME…")
+	refuseEmpty(fl, "by", "comm")
 	f.nameFlags.add(c)
 	f.color.add(c)
 	addWide(fl, &f.wide)
@@ -97,14 +125,19 @@ No recording is kept, only the result is printed.`,
 	addVerbose(fl, &f.verbose)
 	f.sandboxFlags.add(c, "compare")
 	f.addSpool(fl)
-	c.RegisterFlagCompletionFunc("fail-under",
-		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			var keys []string
-			for c := range compare.Class(compare.NumClasses) {
-				keys = append(keys, c.Key()+"=\t"+c.String())
-			}
-			return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
-		})
+	for _, name := range []string{"fail-under", "fail-over"} {
+		c.RegisterFlagCompletionFunc(name,
+			func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+				var keys []string
+				for _, key := range compare.PartKeys() {
+					keys = append(keys, key+"=\t"+compare.PartWords(key))
+				}
+				return keys, cobra.ShellCompDirectiveNoSpace | cobra.ShellCompDirectiveNoFileComp
+			})
+	}
+	c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(compare.ByKeys(), cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(compare.OrderKeys(), cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("comm", cobra.NoFileCompletions)
 	return c
 }
 
@@ -117,28 +150,50 @@ func (f *compareFlags) files(c *cobra.Command, args []string) []string {
 }
 
 // check reads the options that record does not have.
-func (f *compareFlags) check() error {
-	f.least = make(map[compare.Class]float64)
-	for _, s := range f.failUnder {
-		key, value, _ := strings.Cut(s, "=")
-		class, ok := compare.ClassByKey(key)
-		percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
-		switch {
-		case !ok:
-			var keys []string
-			for c := range compare.Class(compare.NumClasses) {
-				keys = append(keys, c.Key())
-			}
-			return fmt.Errorf("--fail-under %s: unknown class: must be one of %s", s, strings.Join(keys, ", "))
-		case err != nil || !(percent >= 0 && percent <= 100):
-			return fmt.Errorf("--fail-under %s: must be a class and a percentage, as in %s=95", s, key)
+func (f *compareFlags) check() (err error) {
+	if f.least, err = readLimits("--fail-under", f.failUnder); err != nil {
+		return err
+	}
+	if f.most, err = readLimits("--fail-over", f.failOver); err != nil {
+		return err
+	}
+	f.rows = nil
+	for _, key := range f.by {
+		by, ok := compare.ByOf(key)
+		if !ok {
+			return fmt.Errorf("--by %s: must be one of %s", key, strings.Join(compare.ByKeys(), ", "))
 		}
-		f.least[class] = percent
+		f.rows = append(f.rows, by)
+	}
+	var ok bool
+	if f.order, ok = compare.OrderOf(cmp.Or(f.sort, compare.OrderKeys()[0])); !ok {
+		return fmt.Errorf("--sort %s: must be one of %s", f.sort, strings.Join(compare.OrderKeys(), ", "))
+	}
+	if err := (&profile.Filter{Comms: f.comms}).Check(); err != nil {
+		return fmt.Errorf("--comm: %w", err)
 	}
 	if f.html == "-" {
 		return errors.New("--html -: the comparison goes to stdout: name a file")
 	}
 	return nil
+}
+
+// readLimits reads the values of an option, such as usable=95. The last one of a key counts.
+func readLimits(option string, values []string) (list []limit, err error) {
+	for _, s := range values {
+		key, value, _ := strings.Cut(s, "=")
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(value, "%"), 64)
+		switch {
+		case !slices.Contains(compare.PartKeys(), key):
+			return nil, fmt.Errorf("%s %s: unknown class: must be one of %s", option, s,
+				strings.Join(compare.PartKeys(), ", "))
+		case err != nil || !(percent >= 0 && percent <= 100):
+			return nil, fmt.Errorf("%s %s: must be a class and a percentage, as in %s=95", option, s, key)
+		}
+		list = slices.DeleteFunc(list, func(l limit) bool { return l.key == key })
+		list = append(list, limit{key, percent})
+	}
+	return list, nil
 }
 
 // compare prints the comparison. The status is that of a process that has failed and said why.
@@ -225,12 +280,11 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs) (unde
 			line.named(float64(read) / float64(total))
 		}
 	}}
-	if f.page != nil {
-		if o.Timeline, err = profile.NewTimeline(); err != nil {
-			return false, err
-		}
-		defer o.Timeline.Close()
+	if o.Timeline, err = profile.NewTimeline(); err != nil {
+		return false, err
 	}
+	defer o.Timeline.Close()
+	o.Filter.Comms = f.comms
 	c, err := compare.Load(r, sym, o)
 	line.clear()
 	if err != nil {
@@ -243,8 +297,14 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs) (unde
 		return false, errors.New("no sample has a user stack: there is nothing to compare")
 	}
 	c.Packages = func(images []profile.Image) []string { return f.owners(c.DWARF, images) }
-	result := c.Result(sym, asked, costs)
-	return f.under(result), f.print(result, c)
+	if costs != nil && f.period == 0 && f.freq <= mostToldHz {
+		costs.Freq = uint64(f.freq)
+	}
+	result, err := c.Result(sym, compare.Options{StackSize: asked, Costs: costs, Order: f.order})
+	if err != nil {
+		return false, err
+	}
+	return f.fails(result), f.print(result, c)
 }
 
 // confineComparing gives up rights before recordings are read. The folder is the temporary one that a
@@ -263,17 +323,28 @@ func (f *compareFlags) confineComparing(folder string, inputs []string) (*confin
 	return f.confineReading(r)
 }
 
-// under reports whether a class has less than --fail-under asks for, and prints which.
-func (f *compareFlags) under(r *compare.Result) bool {
-	under := false
-	for class, percent := range f.least {
-		if have := 100 * r.Classes[class.Key()].Share; have < percent {
-			say("%s: %.2f %% of the samples, less than %g %%", class.Key(), have,
-				percent)
-			under = true
+// fails reports whether a part of the samples is below --fail-under or above --fail-over, and prints which.
+func (f *compareFlags) fails(r *compare.Result) (failed bool) {
+	check := func(l limit, word string, beyond func(have float64) bool) {
+		part := r.Part(l.key)
+		switch {
+		case part.Needed > 0:
+			say("%s: not enough samples to say: %s, and it takes about %s", l.key, human.Number(r.Samples),
+				human.Number(part.Needed))
+		case beyond(100 * part.Share):
+			say("%s: %.2f %% of the samples, %s than %g %%", l.key, 100*part.Share, word, l.percent)
+		default:
+			return
 		}
+		failed = true
 	}
-	return under
+	for _, l := range f.least {
+		check(l, "less", func(have float64) bool { return have < l.percent })
+	}
+	for _, l := range f.most {
+		check(l, "more", func(have float64) bool { return have > l.percent })
+	}
+	return failed
 }
 
 func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
@@ -285,7 +356,7 @@ func (f *compareFlags) print(r *compare.Result, c *compare.Comparison) error {
 	if f.json {
 		return r.WriteJSON(os.Stdout)
 	}
-	o := compare.Style{Colour: f.color.on(os.Stdout)}
+	o := compare.Style{Colour: f.color.on(os.Stdout), By: f.rows}
 	if isTerminal(os.Stdout) && !f.wide {
 		o.Width = columns(os.Stdout)
 	}

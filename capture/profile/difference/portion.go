@@ -12,10 +12,12 @@ func BlockOf(after, length uint64) int { return int(block(after, length)) }
 // have no times, all are in one block.
 type Portion struct{ Part, Whole [Blocks]float64 }
 
-// Strata are portions that make a whole, such as those of programs. How much of the whole each of them is, is no chance.
+// Strata are portions that make a whole, such as those of programs. How much of the whole each of them is, is no
+// chance.
 type Strata []*Portion
 
-// Estimate is the portion as a share, and the interval in which it lies. So many intervals have the Confidence together.
+// Estimate is the portion as a share, and the interval in which it lies. So many intervals have the Confidence
+// together.
 // Samples that come in bursts within a stratum count as fewer, as in Changes. Without samples, the interval is all that
 // there is.
 func (s Strata) Estimate(tests int) Estimate {

@@ -70,7 +70,7 @@ func (c *Comparison) Blames(sym *symbols.Symbolizer) (functions, images []Blame)
 				to.sums[to.key] = t
 			}
 			t.samples += g.Count
-			t.lost += g.Count * uint64(g.Lost)
+			t.lost += g.Count * uint64(g.Missed)
 			t.causes[cause] += g.Count
 		}
 	}

@@ -85,7 +85,7 @@ func TestCauseAtAnAddress(t *testing.T) {
 			Images: []profile.Image{{Name: "framed.so", Path: library}},
 			Frames: []profile.Frame{{Name: "main"}, {Name: c.symbol, PC: address[c.symbol]}},
 		})
-		group := PairGroup{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Lost: 1, Count: 3}
+		group := PairGroup{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Missed: 1, Count: 3}
 		comparison := &Comparison{DWARF: p.Profile, FP: p.Profile, Groups: []PairGroup{group}}
 		functions, _ := comparison.Blames(sym)
 		if len(functions) != 1 || functions[0].Cause != c.want || functions[0].Cause.String() != c.words {
@@ -138,7 +138,7 @@ func TestFileReplacedSinceTheRecording(t *testing.T) {
 			Events: []profile.Event{{Name: "cycles"}},
 		})
 		p.Add(profile.Thread{PID: 1, TID: 1}, 0, 3, 0, 1)
-		group := PairGroup{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Lost: 1, Count: 3}
+		group := PairGroup{Class: LeafCaller, DWARF: p.Stack(0, 1), Parted: 1, Missed: 1, Count: 3}
 		comparison := &Comparison{DWARF: p.Profile, FP: p.Profile, Groups: []PairGroup{group}}
 		sym := symbols.New(symbols.Options{})
 		functions, _ := comparison.Blames(sym)

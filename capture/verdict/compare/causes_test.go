@@ -52,8 +52,8 @@ func TestCauses(t *testing.T) {
 				if g.Class != c.class {
 					t.Errorf("%d samples: %s", g.Count, g.Class)
 				}
-				if g.Lost != c.lost {
-					t.Errorf("%d frames are lost", g.Lost)
+				if g.Missed != c.lost {
+					t.Errorf("%d frames are lost", g.Missed)
 				}
 				if b := r.blamedAt(g); c.blamed != "" && (b < 0 || r.DWARF.Frames[b].Name != c.blamed) {
 					t.Errorf("parted %d", g.Parted)

@@ -11,11 +11,13 @@ import (
 type Class uint8
 
 const (
-	Same       Class = iota // both are equal
-	LeafCaller              // frame pointers miss the caller of the innermost function, and nothing else
-	Middle                  // they miss others in between, and reach the root
-	Early                   // they stop before the root
-	Astray                  // they lead to an address that is not on the stack
+	Same Class = iota // both are equal
+	// frame pointers miss, or show otherwise, what lies below main or a thread's start, and nothing else
+	StartCode
+	LeafCaller // frame pointers miss the caller of the innermost function, and nothing else
+	Middle     // they miss others in between, and reach the root
+	Early      // they stop before the root
+	Astray     // they lead to an address that is not on the stack
 	// one of the two was cut by a limit: the copy of the stack, the kernel's callchain, --max-stack
 	Cut
 	DWARFStops // CFI ends before the root, frame pointers go on
@@ -24,14 +26,15 @@ const (
 )
 
 var classKeys = [NumClasses]string{
-	"same", "skips_leaf_caller", "skips_middle", "stops_early", "goes_astray", "cut_by_limit", "dwarf_stops",
-	"both_stop",
+	"same", "lacks_start_code", "skips_leaf_caller", "skips_middle", "stops_early", "goes_astray", "cut_by_limit",
+	"dwarf_stops", "both_stop",
 }
 
 var classWords = [NumClasses]string{
 	"same",
-	"FP skips the leaf's caller",
-	"FP skips frames in the middle",
+	"only start code is missing",
+	"the leaf's caller is missing",
+	"frames in the middle are missing",
 	"FP stops early",
 	"FP goes astray",
 	"cut by a limit",
@@ -74,7 +77,7 @@ type verdict struct {
 	lost   int // frames of dwarf that are not in fp
 }
 
-// classify compares the stacks of a sample by their addresses.
+// classify compares the stacks of a sample by their addresses. It does not know what start code is.
 func classify(s *stacks) verdict {
 	fp := s.fp
 	v := verdict{parted: -1}

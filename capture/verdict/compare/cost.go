@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -27,13 +28,20 @@ type Cost struct {
 	Bytes   float64       // bytes of a sample in the ring
 	Kernel  time.Duration // how much longer the interrupted program waits for each sample
 	User    time.Duration // time to read, unwind and write a sample
+	// Total is both together: the median of the rounds, and the least and the most of these, between which the median lies
+	// with a confidence of 99 %.
+	Low, Total, High time.Duration
 }
 
 // Costs has the costs of callchains along frame pointers, and of copied stacks.
 type Costs struct {
 	Chain, Stack Cost
 	StackSize    int
+	Freq         uint64 // samples a second that were recorded; 0 for another event
 }
+
+// rate is how many samples a second the verdict tells the cost of.
+func (c *Costs) rate() uint64 { return cmp.Or(c.Freq, 999) }
 
 const (
 	measureStub   = "unspool (measuring)"
@@ -155,7 +163,7 @@ func Measure(stackSize int) (c Costs, err error) {
 		}
 		bare = min(bare, took)
 		for i := range modes {
-			if err := modes[i].round(block); err != nil {
+			if err := modes[i].round(took, block); err != nil {
 				return c, err
 			}
 		}
@@ -184,6 +192,7 @@ type measurement struct {
 	bytes   int
 	kernel  []kernelTime
 	user    time.Duration
+	total   []time.Duration // of a sample, by round
 }
 
 type kernelTime struct {
@@ -191,8 +200,8 @@ type kernelTime struct {
 	samples int
 }
 
-// round samples one block, then reads, unwinds and writes what was sampled.
-func (m *measurement) round(block func() (time.Duration, error)) error {
+// round samples one block, then reads, unwinds and writes what was sampled. bare is what a block took before, without.
+func (m *measurement) round(bare time.Duration, block func() (time.Duration, error)) error {
 	events, _, err := perfring.DefaultEvents()
 	if err != nil {
 		return err
@@ -236,8 +245,10 @@ func (m *measurement) round(block func() (time.Duration, error)) error {
 		return err
 	}
 	m.kernel = append(m.kernel, kernelTime{took, samples})
-	if !cold { // the first round reads files, which is no cost of a sample
-		m.user += sys.ProcessTime() - began
+	if !cold && samples > 0 { // the first round reads files, which is no cost of a sample
+		user := sys.ProcessTime() - began
+		m.total = append(m.total, (max(0, took-bare)+user)/time.Duration(samples))
+		m.user += user
 		m.samples += samples
 		m.bytes += size
 	}
@@ -264,6 +275,10 @@ func (m *measurement) cost(bare time.Duration) Cost {
 	}
 	c.Bytes = float64(m.bytes) / float64(m.samples)
 	c.User = m.user / time.Duration(m.samples)
+	if n := len(m.total); n > 0 {
+		total := slices.Sorted(slices.Values(m.total))
+		c.Low, c.Total, c.High = total[0], (total[(n-1)/2]+total[n/2])/2, total[n-1]
+	}
 	best := slices.MinFunc(m.kernel, func(a, b kernelTime) int { return int(a.block - b.block) })
 	if best.samples > 0 {
 		c.Kernel = max(0, best.block-bare) / time.Duration(best.samples)

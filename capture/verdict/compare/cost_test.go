@@ -14,8 +14,10 @@ func TestCostOfASample(t *testing.T) {
 			{block: 50_900 * time.Microsecond, samples: 100}, {block: 50_600 * time.Microsecond, samples: 200},
 			{block: 53_000 * time.Microsecond, samples: 200},
 		},
+		total: []time.Duration{29 * time.Microsecond, 23 * time.Microsecond, 31 * time.Microsecond, 24 * time.Microsecond},
 	}
-	want := Cost{Samples: 500, Bytes: 120, Kernel: 3 * time.Microsecond, User: 20 * time.Microsecond}
+	want := Cost{Samples: 500, Bytes: 120, Kernel: 3 * time.Microsecond, User: 20 * time.Microsecond,
+		Low: 23 * time.Microsecond, Total: 26500 * time.Nanosecond, High: 31 * time.Microsecond}
 	if got := m.cost(50 * time.Millisecond); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}

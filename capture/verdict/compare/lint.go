@@ -39,7 +39,9 @@ type Finding struct {
 	Function string // "" for NoTable
 	Offset   int64  // of the address from the start of the function, which a part that lies elsewhere may precede
 	Addr     uint64 // virtual address of the image
-	Samples  uint64
+	Samples  uint64 // each once
+
+	image int32 // index in the profiles' Images
 }
 
 // Lint finds code on the stacks that CFI does not cover, or where the two stacks contradict each other; the
@@ -61,7 +63,7 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 		}
 		at := found[k]
 		if at == nil {
-			at = &Finding{Flaw: flaw, Image: p.Images[f.Image], Addr: k.addr}
+			at = &Finding{Flaw: flaw, Image: p.Images[f.Image], Addr: k.addr, image: f.Image}
 			if flaw != NoTable {
 				at.Function = f.Name
 				if f.Addr != 0 {
@@ -72,7 +74,10 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 		}
 		at.Samples += n
 	}
+	whole := make(map[int32]int32) // the first frame of each image without a table, by image
+	same := make([]int32, len(p.Frames))
 	for i, n := range counts {
+		same[i] = int32(i)
 		f := &p.Frames[i]
 		im := &p.Images[f.Image]
 		if n == 0 || f.Kind != profile.User || f.PC == 0 || !symbols.IsFile(im.Path) {
@@ -84,9 +89,18 @@ func (c *Comparison) Lint(sym *symbols.Symbolizer) []Finding {
 			images[f.Image] = from
 		}
 		if from.LacksCFI() {
-			note(NoTable, f, n)
+			if _, ok := whole[f.Image]; !ok {
+				whole[f.Image] = int32(i)
+			}
+			same[i] = whole[f.Image]
 		} else if lacksFDE(from.CFI(), f.PC) {
 			note(NoFDE, f, n)
+		}
+	}
+	if len(whole) > 0 {
+		counts = onStacks(p, same) // a stack with several frames of such an image counts once
+		for _, i := range whole {
+			note(NoTable, &p.Frames[i], counts[i])
 		}
 	}
 	for i := range c.Groups {

@@ -9,6 +9,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
 	"unspool/perfring"
+	"unspool/unwind"
 )
 
 // Comparison is the result of loading a recording with pairs.
@@ -28,11 +29,12 @@ type Comparison struct {
 	Reach map[int]uint64
 	// Packages, if set, returns name and version of the packages that images' files are of, "" where that is not known.
 	Packages func(images []profile.Image) []string
-	// Programs are the names of the sampled processes. Times has the samples one by one, where that was asked
-	// for: as its threads the Programs, as its nodes the Groups.
-	Programs []string
-	Times    *profile.Timeline
-	sorted   []int32 // the group for each node of Times; nil for the same
+	// Tasks are what was sampled. Times has the samples one by one: as its threads the Tasks, as its nodes the Groups.
+	Tasks  []TaskName
+	Times  *profile.Timeline
+	sorted []int32 // the group for each node of Times; nil for the same
+	first  []int32 // for each frame, the first one of the same function
+	starts *starts
 
 	// Elsewhere counts samples whose root was found outside of the copy: on another stack, or by the kernel's
 	// chain. They would not be complete with a copy of any size.
@@ -43,21 +45,27 @@ type Comparison struct {
 // word itself is not shown, as it may be data of the program that was recorded.
 const NotCode = "not code"
 
+// A TaskName is all threads of a name in processes of a name.
+type TaskName struct{ Program, Comm string }
+
 // PairGroup is the samples that have the same two stacks.
 type PairGroup struct {
+	PairState // by Judge
 	Class     Class
 	DWARF, FP int32 // the leaf nodes in the two profiles
 	Kernel    int   // number of kernel frames at the leaf of both
 	// Where FP first differs, counted in user frames of DWARF from the leaf; their number if FP goes on with
 	// others; -1 if it does not differ.
 	Parted int
-	Lost   int // user frames of DWARF that are not in FP
+	Missed int // user frames of DWARF that are not in FP, start code included
 	End    profile.End
-	Count  uint64
+	// Open: where frame pointers ended, the recording has no memory, and DWARF's stack is not wholly in what it has.
+	Open  bool
+	Count uint64
 }
 
-// Load reads a recording that was made with pairs. The Timeline of the options becomes the comparison's
-// Times.
+// Load reads a recording that was made with pairs, and judges. The Timeline of the options becomes the comparison's
+// Times. If no sample passes the filter, the error is a [profile.NothingError].
 func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comparison, error) {
 	l := newLoader(profile.MostNodes)
 	l.c.Times = o.Timeline
@@ -89,6 +97,7 @@ func Load(r *perfdata.Reader, sym *symbols.Symbolizer, o profile.Options) (*Comp
 	c.sort()
 	c.DWARF = withStacks(p, l.dwarf.Nodes(), c.Groups, func(g *PairGroup) int32 { return g.DWARF })
 	c.FP = withStacks(p, l.fp.Nodes(), c.Groups, func(g *PairGroup) int32 { return g.FP })
+	c.Judge()
 	return c, nil
 }
 
@@ -97,7 +106,7 @@ type loader struct {
 	c         *Comparison
 	dwarf, fp *profile.StackSet
 	groups    map[PairGroup]int32 // indices in c.Groups, by group without Count
-	programs  map[string]int32    // indices in c.Programs
+	tasks     map[TaskName]int32  // indices in c.Tasks
 	p         *profile.Profile
 	failed    error // of c.Times
 
@@ -123,7 +132,7 @@ type half struct {
 // newLoader returns a loader of samples whose stacks of either kind have so many nodes at most.
 func newLoader(nodes int) *loader {
 	return &loader{
-		groups: make(map[PairGroup]int32), programs: make(map[string]int32),
+		groups: make(map[PairGroup]int32), tasks: make(map[TaskName]int32),
 		dwarf: profile.NewStacks(nodes), fp: profile.NewStacks(nodes),
 		c: &Comparison{Reach: make(map[int]uint64)},
 	}
@@ -199,7 +208,8 @@ func (l *loader) pair() {
 	}
 	g := PairGroup{
 		Class: v.class, DWARF: dwarf, FP: fp,
-		Kernel: d.kernel, Parted: v.parted, Lost: v.lost, End: d.end,
+		Kernel: d.kernel, Parted: v.parted, Missed: v.lost, End: d.end,
+		Open: info.Reach == 0 && (info.End == unwind.OffStack || info.End == unwind.CopyEnds),
 	}
 	l.add(g)
 }
@@ -217,14 +227,14 @@ func (l *loader) add(g PairGroup) {
 	if c.Times == nil || l.failed != nil {
 		return
 	}
-	name := l.p.Threads[l.thread].Program
-	program, ok := l.programs[name]
+	of := TaskName{l.p.Threads[l.thread].Program, l.p.Threads[l.thread].Comm}
+	task, ok := l.tasks[of]
 	if !ok {
-		program = int32(len(c.Programs))
-		l.programs[name] = program
-		c.Programs = append(c.Programs, name)
+		task = int32(len(c.Tasks))
+		l.tasks[of] = task
+		c.Tasks = append(c.Tasks, of)
 	}
-	l.failed = c.Times.Add(l.first.time, &profile.Sample{Thread: program, Node: at, CPU: -1, Period: 1})
+	l.failed = c.Times.Add(l.first.time, &profile.Sample{Thread: task, Node: at, CPU: -1, Period: 1})
 }
 
 // sort puts the most frequent groups first.

@@ -21,12 +21,12 @@ func (r *Result) graphs(c *Comparison) (dwarf, fp flamegraph.Graph, err error) {
 	return dwarf, fp, err
 }
 
-// marks returns what each group counts for, as page.js reads it: its class, frames that are missed, rows of the
+// marks returns what each group counts for, as page.js reads it: its class, frames that are missed, which of the tiles
+// it counts for (a bit for each), rows of the
 // functions and the images to blame (-1 for none), and rows of calls that were not made. of is the mark of
 // each group.
 func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
 	var texts profile.StringTable
-	first := firsts(c.DWARF)
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		row := func(row int, ok bool) int {
@@ -44,12 +44,18 @@ func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
 			inImage = row(n, ok)
 		}
 		var calls []string
-		for _, call := range c.wrongCalls(g, first) {
+		for _, call := range c.wrongCalls(g) {
 			if n, ok := r.rows.calls[call]; ok {
 				calls = append(calls, fmt.Sprint(n))
 			}
 		}
-		text := fmt.Sprintf("%d %d %d %d %s", g.Class, g.Lost, inFunction, inImage, strings.Join(calls, ","))
+		tiles := 0
+		for i, is := range []bool{g.Usable == Yes, g.False, g.Reaches} {
+			if is {
+				tiles |= 1 << i
+			}
+		}
+		text := fmt.Sprintf("%d %d %d %d %d %s", g.Class, g.Missed, tiles, inFunction, inImage, strings.Join(calls, ","))
 		of = append(of, texts.Number(text))
 	}
 	for _, text := range texts.List {
@@ -82,8 +88,9 @@ func (c *Comparison) graph(p *profile.Profile, marks []profile.Event, of []int32
 		return flamegraph.Graph{Profile: &q}, nil
 	}
 	q.Threads = nil
-	for i, name := range c.Programs {
-		q.Threads = append(q.Threads, profile.Thread{PID: uint32(i + 1), TID: uint32(i + 1), Comm: name, Program: name})
+	for i, task := range c.Tasks {
+		q.Threads = append(q.Threads, profile.Thread{PID: uint32(i + 1), TID: uint32(i + 1), Comm: task.Program,
+			Program: task.Program})
 		err := c.Times.Each(int32(i), func(p profile.Point) error {
 			add(int32(i), c.group(p.Node), 1)
 			return nil

@@ -15,7 +15,7 @@ func TestTimesOfGroups(t *testing.T) {
 	}
 	defer times.Close()
 	l := &loader{
-		groups: make(map[PairGroup]int32), programs: make(map[string]int32), c: &Comparison{Times: times},
+		groups: make(map[PairGroup]int32), tasks: make(map[TaskName]int32), c: &Comparison{Times: times},
 		p: &profile.Profile{
 			Threads: []profile.Thread{
 				{PID: 1, TID: 1, Comm: "sh", Program: "sh"}, {PID: 2, TID: 3, Comm: "worker", Program: "server"},
@@ -39,12 +39,12 @@ func TestTimesOfGroups(t *testing.T) {
 	}
 	var got []sample
 	leaf := func(g *PairGroup) int32 { return g.FP }
-	for i, program := range c.Programs {
+	for i, task := range c.Tasks {
 		if err := (sideTimes{c, []int32{0, 1}, leaf}).Each(int32(i), func(p profile.Point) error {
 			if p.Event != map[int32]int32{4: 0, 2: 1}[p.Node] {
 				t.Errorf("%+v", p)
 			}
-			got = append(got, sample{program, p.Node, p.Time})
+			got = append(got, sample{task.Program, p.Node, p.Time})
 			return nil
 		}); err != nil {
 			t.Fatal(err)

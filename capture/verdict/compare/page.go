@@ -71,7 +71,8 @@ func (r *Result) WritePage(w io.Writer, c *Comparison, title string) error {
 	}
 	values := flamegraph.Head(title, flamegraph.Style()+pageCSS,
 		flamegraph.Script()+flamegraph.StripScript()+pageJS)
-	values["Result"], values["Summary"], values["Classes"] = r, r.summary(), r.pageClasses()
+	values["Result"], values["Classes"] = r, r.pageClasses()
+	values["Tiles"], values["Tables"] = r.tiles(), r.tables()
 	values["MostShares"], values["Sides"] = most(r.Shares), sides
 	values["NotCode"], values["Unmapped"] = NotCode, int(profile.Unmapped)
 	out := bufio.NewWriter(w)
@@ -95,25 +96,31 @@ func ranks(a, b *profile.Profile) func(name, image string) float64 {
 	return func(name, image string) float64 { return shares[key{name, image}] }
 }
 
-// pageSummary has the numbers at the top of the page.
-type pageSummary struct {
-	Same, Loses float64 // shares of the samples
-	MeanLost    float64 // frames, in those where frame pointers lose some
+// tile is one of the numbers at the top of the page.
+type tile struct {
+	Key, Words string
+	Part       PortionResult
 }
 
-func (r *Result) summary() (s pageSummary) {
-	var samples uint64
-	var lost float64
-	for _, class := range []Class{LeafCaller, Middle, Early, Astray} {
-		c := r.Classes[class.Key()]
-		samples += c.Samples
-		lost += c.MeanLost * float64(c.Samples)
+func (r *Result) tiles() []tile {
+	v := r.Verdict
+	return []tile{
+		{"usable", "are usable by frame pointers", v.Usable}, {"false", "show a call that never was", v.False},
+		{"reaches", "are usable by DWARF", v.Reaches},
 	}
-	s.Same, s.Loses = r.Classes[Same.Key()].Share, share(samples, r.Samples)
-	if samples > 0 {
-		s.MeanLost = lost / float64(samples)
+}
+
+// table is the rows that add samples up by something.
+type table struct {
+	Key  string
+	Rows []RowResult
+}
+
+func (r *Result) tables() (list []table) {
+	for by := range RowsBy(numBy) {
+		list = append(list, table{by.Key(), r.By(by)})
 	}
-	return s
+	return list
 }
 
 // pageClass is a class's row.

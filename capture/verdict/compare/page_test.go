@@ -42,8 +42,9 @@ func example() *compare.Comparison {
 			{Name: "libz.so.1", Path: "/nowhere/libz.so.1"}, {Name: "[kernel]"}, {Name: "[unmapped]"},
 			{Name: hostile, Path: hostile}},
 		Frames: []profile.Frame{
-			start: {Name: "_start"}, mainFn: {Name: "main"}, work: {Name: "work"}, hash: {Name: "Hash", Image: 1},
-			hostileFn: {Name: hostile, Image: 4},
+			start: {Name: "_start", Known: true}, mainFn: {Name: "main", Known: true}, work: {Name: "work", Known: true},
+			hash:      {Name: "Hash", Image: 1, Known: true},
+			hostileFn: {Name: hostile, Image: 4, Known: true},
 			notCode:   {Name: compare.NotCode, Image: 3, Kind: profile.Unmapped},
 			syscall:   {Name: "do_syscall_64", Image: 2, Kind: profile.Kernel},
 		},
@@ -62,11 +63,11 @@ func example() *compare.Comparison {
 	}{
 		{compare.PairGroup{Class: compare.Same, Parted: -1, Count: 400}, []int32{start, mainFn, work},
 			[]int32{start, mainFn, work}},
-		{compare.PairGroup{Class: compare.LeafCaller, Parted: 1, Lost: 1, Count: 300},
+		{compare.PairGroup{Class: compare.LeafCaller, Parted: 1, Missed: 1, Count: 300},
 			[]int32{start, mainFn, work, hash}, []int32{start, mainFn, hash}},
-		{compare.PairGroup{Class: compare.Astray, Parted: 1, Lost: 2, Count: 200}, []int32{start, mainFn, hostileFn},
+		{compare.PairGroup{Class: compare.Astray, Parted: 1, Missed: 2, Count: 200}, []int32{start, mainFn, hostileFn},
 			[]int32{notCode, hostileFn}},
-		{compare.PairGroup{Class: compare.Early, Parted: 1, Lost: 2, Kernel: 1, Count: 100},
+		{compare.PairGroup{Class: compare.Early, Parted: 1, Missed: 2, Kernel: 1, Count: 100},
 			[]int32{start, mainFn, work, syscall}, []int32{work, syscall}},
 	} {
 		g.group.DWARF = dwarf.AddComplete(g.group.Count, g.dwarf...)
@@ -74,6 +75,7 @@ func example() *compare.Comparison {
 		g.group.End = profile.Complete
 		c.Groups = append(c.Groups, g.group)
 	}
+	c.Judge()
 	return c
 }
 
@@ -81,6 +83,16 @@ var exampleCosts = compare.Costs{
 	StackSize: 65528,
 	Chain:     compare.Cost{Bytes: 120, Kernel: 1500 * time.Nanosecond, User: 400 * time.Nanosecond},
 	Stack:     compare.Cost{Bytes: 65800, Kernel: 9200 * time.Nanosecond, User: 22340 * time.Nanosecond},
+}
+
+// resultOf computes a result.
+func resultOf(t *testing.T, c *compare.Comparison, o compare.Options) *compare.Result {
+	t.Helper()
+	r, err := c.Result(symbols.New(symbols.Options{}), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // shown is a page in a browser.
@@ -200,6 +212,24 @@ func (p shown) tables(r *compare.Result) {
 			p.example(key, c.Example)
 		}
 	}
+	p.Shows("#verdict", human.Printable(r.Verdict.Sentence))
+	for key, rows := range map[string][]compare.RowResult{
+		"program": r.Programs, "comm": r.Comms, "image": r.Images, "package": r.Packages,
+	} {
+		want := [][]string{}
+		for i := range rows {
+			row, lost, blame := &rows[i], "·", ""
+			if row.Lost > 0 {
+				lost = fmt.Sprintf("%.1f", row.Lost)
+			}
+			if row.Blame != "" {
+				blame = human.Printable(row.Blame) + " " + percentOf(row.BlameShare)
+			}
+			want = append(want, []string{human.Printable(row.Name), percentOf(row.Share), row.Usable.Text(),
+				row.False.Text(), lost, blame})
+		}
+		p.same("by-"+key, want)
+	}
 	want := [][]string{}
 	for _, b := range r.BlameImages {
 		want = append(want, []string{named(b.Image, b.Package), b.Words, "", percentOf(b.Share)})
@@ -289,14 +319,18 @@ func (p shown) example(key string, e *compare.Example) {
 func TestPage(t *testing.T) {
 	t.Parallel()
 	c := example()
-	result := c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts)
+	result := resultOf(t, c, compare.Options{StackSize: 65528, Costs: &exampleCosts})
 	p := show(t, written(t, result, c, hostile), 1400)
 	p.Shows("h1", human.Printable(hostile))
 	p.tables(result)
 	tiles := browser.Eval[[]string](p.Page, "[...document.querySelectorAll('#tiles b')].map(e => e.textContent)")
-	if want := []string{"40.0\u00a0%", "60.0\u00a0%", "7 KiB", "99.0\u00a0%", "4"}; !slices.Equal(tiles, want) {
+	want := []string{"40.0\u00a0%", "30.0\u00a0%", "100.0\u00a0%", "7 KiB", "99.0\u00a0%", "4"}
+	if !slices.Equal(tiles, want) {
 		t.Errorf("tiles: %q", tiles)
 	}
+	// 2.5758 standard deviations of Wilson's interval for 400 of 1,000 samples.
+	p.Shows("#tiles .usable .interval", " (36 to 44.1\u00a0%)")
+	p.sortsRows()
 	p.Shows("#elsewhere", "0.3\u00a0%")
 	p.Click(".class[data-key=skips_leaf_caller] summary")
 	p.Until("document.querySelector('.class[data-key=skips_leaf_caller] .levels').clientHeight > 60")
@@ -375,6 +409,26 @@ func TestPage(t *testing.T) {
 	p.Until("document.querySelector('#help').open")
 }
 
+// sortsRows shows the rows by image and sorts them by what they lose, and the other way round.
+func (p shown) sortsRows() {
+	p.Helper()
+	visible := "[...document.querySelectorAll('table.by:not([hidden])')].map(e => e.id).join()"
+	if have := browser.Eval[string](p.Page, visible); have != "by-program" {
+		p.Errorf("%s is shown", have)
+	}
+	p.Click("#by input[value=image] + span")
+	p.Until(visible + " === 'by-image'")
+	first := func(want string) {
+		p.Helper()
+		p.Until("document.querySelector('#by-image tbody td').textContent === '" + want + "'")
+	}
+	first("program")
+	p.Click("#by-image th:nth-child(4) button")
+	first("libz.so.1") // 300 of 300 are false
+	p.Click("#by-image th:nth-child(4) button")
+	first("program") // 0 of 500
+}
+
 // colour is the colour of a frame, beside its text.
 func (p shown) colour(side string, row int, share float64) string {
 	p.Helper()
@@ -391,7 +445,7 @@ func (p shown) colour(side string, row int, share float64) string {
 func TestPageColours(t *testing.T) {
 	t.Parallel()
 	c := example()
-	result := c.Result(symbols.New(symbols.Options{}), 65528, nil)
+	result := resultOf(t, c, compare.Options{StackSize: 65528})
 	p := show(t, written(t, result, c, "colours"), 900)
 	for _, dark := range []bool{false, true} {
 		p.Dark(dark)
@@ -426,7 +480,7 @@ func TestPageColours(t *testing.T) {
 func TestPageIsEscaped(t *testing.T) {
 	t.Parallel()
 	c := example()
-	page := string(written(t, c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts), c, hostile))
+	page := string(written(t, resultOf(t, c, compare.Options{StackSize: 65528, Costs: &exampleCosts}), c, hostile))
 	if n := strings.Count(page, "<script"); n != 3 {
 		t.Errorf("%d scripts", n)
 	}
@@ -450,7 +504,7 @@ func timed(t *testing.T) *compare.Comparison {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { times.Close() })
-	c.Programs, c.Times = []string{"program", "tool"}, times
+	c.Tasks, c.Times = []compare.TaskName{{"program", "program"}, {"tool", "worker"}}, times
 	const start = 7e12
 	for _, side := range []*profile.Profile{c.DWARF, c.FP} {
 		side.First, side.Duration = start, 10*time.Second
@@ -477,7 +531,7 @@ func timed(t *testing.T) *compare.Comparison {
 func TestPageIsNarrowed(t *testing.T) {
 	t.Parallel()
 	c := timed(t)
-	result := c.Result(symbols.New(symbols.Options{}), 65528, &exampleCosts)
+	result := resultOf(t, c, compare.Options{StackSize: 65528, Costs: &exampleCosts})
 	p := show(t, written(t, result, c, "narrowed"), 1400)
 	p.tables(result)
 	strip := browser.Eval[[]float64](p.Page, `(() => {
@@ -502,11 +556,12 @@ func TestPageIsNarrowed(t *testing.T) {
 	class("same", "25.0\u00a0%", "50.0\u00a0%", "·")
 	class("skips_leaf_caller", "75.0\u00a0%", "50.0\u00a0%", "1.0")
 	class("goes_astray", "·", "·", "·")
-	tiles := "[...document.querySelectorAll('#tiles b')].slice(0, 2).map(e => e.textContent)"
-	if have := browser.Eval[[]string](p.Page, tiles); have[0] != "25.0\u00a0%" || have[1] != "75.0\u00a0%" {
+	tiles := "[...document.querySelectorAll('#tiles b[id]')].map(e => e.textContent)"
+	have := browser.Eval[[]string](p.Page, tiles)
+	if !slices.Equal(have, []string{"25.0\u00a0%", "75.0\u00a0%", "100.0\u00a0%"}) {
 		t.Errorf("tiles: %q", have)
 	}
-	p.Shows("#lost", ", 1.0 each on average")
+	p.Shows("#tiles .usable .interval", "")
 	p.same("blame-functions", [][]string{
 		{"Hash libz.so.1", "unexplained", "", "100.0\u00a0%"},
 		{named(hostile, hostile), "unexplained", "", "·"}, {"work program", "unexplained", "", "·"},
@@ -530,8 +585,8 @@ func TestPageIsNarrowed(t *testing.T) {
 	p.Click("[title='Show only tool']")
 	p.Shows("#narrowed output", "0 s to 4 s · tool")
 	class("same", "100.0\u00a0%", "100.0\u00a0%", "·")
-	p.Shows("#same", "100.0\u00a0%")
-	p.Shows("#loses", "0\u00a0%")
+	p.Shows("#usable", "100.0\u00a0%")
+	p.Shows("#false", "0\u00a0%")
 	p.same("differ", [][]string{})
 	p.Press(browser.Escape)
 	p.Shows("#narrowed output", "tool")
@@ -547,7 +602,7 @@ func TestPageIsNarrowed(t *testing.T) {
 func TestPageOfAProgram(t *testing.T) {
 	c := run(t, buildProgram(t, "causes", withFP...), "p")
 	t.Parallel() // after the recording, other tests may run
-	result := c.Result(c.sym, 65528, nil)
+	result := resultOf(t, c.Comparison, compare.Options{StackSize: 65528})
 	p := show(t, written(t, result, c.Comparison, "causes"), 1400)
 	p.tables(result)
 	p.Shows("#strip .programs", "causes100 %")
@@ -582,7 +637,8 @@ func TestPageOfNothing(t *testing.T) {
 	t.Parallel()
 	empty := profiletest.New(&profile.Profile{}).Profile
 	c := &compare.Comparison{DWARF: empty, FP: empty}
-	r := c.Result(symbols.New(symbols.Options{}), 65528, nil)
+	c.Judge()
+	r := resultOf(t, c, compare.Options{StackSize: 65528})
 	p := show(t, written(t, r, c, "nothing"), 1400)
 	p.MoveTo(p.frame("left", 0, 0.5))
 	p.Shows("#tip table", "DWARFFPpointsin this place0 %0 %0.0")

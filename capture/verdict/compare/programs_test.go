@@ -54,6 +54,23 @@ func TestWithFramePointers(t *testing.T) {
 	}
 }
 
+// TestAStackCountsOnceForAnImageWithoutCFI records a program of which no code has CFI, and that has several frames on
+// each stack: that is so in all samples, and not in more.
+func TestAStackCountsOnceForAnImageWithoutCFI(t *testing.T) {
+	need(t, "objcopy")
+	program := filepath.Join(t.TempDir(), "workload")
+	strip := exec.Command("objcopy", "-R", ".eh_frame", "-R", ".debug_frame", buildProgram(t, "workload",
+		append(everywhere[:len(everywhere):len(everywhere)], "-fno-asynchronous-unwind-tables")...), program)
+	if out, err := strip.CombinedOutput(); err != nil {
+		t.Fatalf("objcopy: %v\n%s", err, out)
+	}
+	c := run(t, program)
+	found := c.Lint(c.sym)
+	if len(found) != 1 || found[0].Flaw != compare.NoTable || found[0].Samples != c.Samples {
+		t.Errorf("%+v, of %d samples", found, c.Samples)
+	}
+}
+
 // TestWithoutFramePointers records the same program without frame pointers: it is to blame.
 func TestWithoutFramePointers(t *testing.T) {
 	program := buildProgram(t, "workload", "-fomit-frame-pointer")

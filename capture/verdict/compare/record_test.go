@@ -149,8 +149,8 @@ func (c *compared) check(t *testing.T) {
 		}
 	}
 	timed := uint64(0)
-	for program := range c.Programs {
-		if err := c.Times.Each(int32(program), func(p profile.Point) error {
+	for task := range c.Tasks {
+		if err := c.Times.Each(int32(task), func(p profile.Point) error {
 			if at := p.Time - c.DWARF.First; at > uint64(c.DWARF.Duration) {
 				t.Errorf("a sample at %d of %d ns", at, c.DWARF.Duration)
 			}
@@ -174,9 +174,9 @@ func (c *compared) check(t *testing.T) {
 		switch {
 		case len(dwarf) == 0 || len(fp) == 0:
 			t.Errorf("a stack without frames: %+v", *g)
-		case g.Class == compare.Same && (g.Parted != -1 || g.Lost != 0 || !slices.Equal(dwarf, fp)):
+		case g.Class == compare.Same && (g.Parted != -1 || g.Missed != 0 || !slices.Equal(dwarf, fp)):
 			t.Errorf("the same, and not: %+v\n%s\n%s", *g, c.names(dwarf), c.names(fp))
-		case g.Parted == 0 && g.Class != compare.BothStop || g.Parted > len(dwarf) || g.Lost >= len(dwarf):
+		case g.Parted == 0 && g.Class != compare.BothStop || g.Parted > len(dwarf) || g.Missed >= len(dwarf):
 			t.Errorf("%d frames: %+v", len(dwarf), *g)
 		}
 	}
@@ -234,7 +234,7 @@ func (c *compared) examples(t *testing.T, most int) {
 	t.Helper()
 	for i := range min(most, len(c.Groups)) {
 		g := &c.Groups[i]
-		t.Logf("%d samples: %s, parted %d, lost %d, end %v\nDWARF%s\nFP   %s", g.Count, g.Class, g.Parted, g.Lost,
+		t.Logf("%d samples: %s, parted %d, missed %d, end %v\nDWARF%s\nFP   %s", g.Count, g.Class, g.Parted, g.Missed,
 			g.End, c.names(c.stack(c.DWARF, g, g.DWARF)), c.names(c.stack(c.FP, g, g.FP)))
 	}
 }

@@ -1,8 +1,11 @@
 package compare
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
+	"slices"
+	"time"
 
 	"unspool/capture/output/human"
 	"unspool/capture/profile"
@@ -12,13 +15,19 @@ import (
 // Result is the result of a comparison, for the terminal, the page and --json, whose keys these are. Keys
 // may be added, never renamed. Shares are of all samples, from 0 to 1.
 type Result struct {
-	Version int    `json:"version"`
-	Samples uint64 `json:"samples"`         // with a user stack: all shares are of these
-	Others  uint64 `json:"other_samples"`   // without one
-	Lost    uint64 `json:"lost"`            // records
-	Stacks  uint64 `json:"distinct_stacks"` // by CFI
+	Version int            `json:"version"`
+	Verdict *VerdictResult `json:"verdict"`
+	Samples uint64         `json:"samples"`         // with a user stack: all shares are of these
+	Others  uint64         `json:"other_samples"`   // without one
+	Lost    uint64         `json:"lost"`            // records
+	Stacks  uint64         `json:"distinct_stacks"` // by CFI
 
 	Classes map[string]ClassResult `json:"classes"` // by key, every class
+
+	Programs []RowResult `json:"by_program"`
+	Comms    []RowResult `json:"by_comm"`
+	Images   []RowResult `json:"by_image"`
+	Packages []RowResult `json:"by_package"`
 
 	Kernel *Agreement `json:"kernel_chain,omitempty"` // nil if the recording has no chains by the kernel
 
@@ -125,6 +134,9 @@ type SampleCost struct {
 	Bytes  float64 `json:"bytes"`
 	Kernel float64 `json:"kernel_us"`
 	User   float64 `json:"user_us"`
+	Total  float64 `json:"total_us"` // the median, and between which it lies
+	Low    float64 `json:"total_us_low"`
+	High   float64 `json:"total_us_high"`
 }
 
 // FindingResult is a Finding.
@@ -144,12 +156,21 @@ type FindingResult struct {
 // mostRows bounds each list.
 const mostRows = 100
 
-// mostNamed is for how many rows of a list the package manager is asked for the package.
-const mostNamed = 20
+// version is that of the result's keys. In 2, classes.lacks_start_code has samples that other classes had in 1, and the
+// verdict and rows are new.
+const version = 2
 
-// Result computes the result. asked is the size of the copies of stacks, in bytes; costs may be nil.
-func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *Result {
-	r := &Result{Version: 1, Samples: c.Samples, Others: c.Others, Lost: c.DWARF.Lost(),
+// Options are what a result is computed with.
+type Options struct {
+	StackSize int    // of the copies of stacks, in bytes
+	Costs     *Costs // nil if not known
+	Order     Order  // of rows
+}
+
+// Result computes the result. The error is that of the comparison's Times.
+func (c *Comparison) Result(sym *symbols.Symbolizer, o Options) (*Result, error) {
+	costs := o.Costs
+	r := &Result{Version: version, Samples: c.Samples, Others: c.Others, Lost: c.DWARF.Lost(),
 		Problems: c.DWARF.Problems, Classes: c.classes()}
 	stacks := make(map[int32]bool)
 	for i := range c.Groups {
@@ -161,7 +182,7 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 	}
 	functions, images := c.Blames(sym)
 	lint := firstOf(c.Lint(sym))
-	c.findPackages(functions, images, lint)
+	packages := c.findPackages(functions, images, lint)
 	var lost uint64
 	for _, b := range images {
 		lost += b.Samples
@@ -196,7 +217,7 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 		r.WrongCallers = append(r.WrongCallers,
 			CallResult{call.Caller, call.Callee, call.Image.Name, call.Samples, share(call.Samples, c.Samples)})
 	}
-	sizes, enough := c.StackSizes(asked)
+	sizes, enough := c.StackSizes(o.StackSize)
 	r.Enough, r.Elsewhere = enough, share(c.Elsewhere, c.Samples)
 	for _, s := range sizes {
 		r.StackSizes = append(r.StackSizes, SizeResult{s.Bytes, share(s.Complete, c.Samples)})
@@ -209,38 +230,76 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, asked int, costs *Costs) *R
 	}
 	if costs != nil {
 		cost := func(c Cost) SampleCost {
-			return SampleCost{c.Bytes, float64(c.Kernel.Nanoseconds()) / 1e3, float64(c.User.Nanoseconds()) / 1e3}
+			us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+			return SampleCost{c.Bytes, us(c.Kernel), us(c.User), us(c.Total), us(c.Low), us(c.High)}
 		}
 		r.Cost = &CostResult{costs.StackSize, cost(costs.Chain), cost(costs.Stack)}
 	}
 	if r.Problems == nil {
 		r.Problems = []string{}
 	}
-	return r
+	var err error
+	if r.Verdict, err = c.verdict(r, packages, costs); err != nil {
+		return nil, err
+	}
+	rows, err := c.Rows(packages, o.Order)
+	if err != nil {
+		return nil, err
+	}
+	r.Programs, r.Comms, r.Images, r.Packages = rows[ByProgram], rows[ByComm], rows[ByImage], rows[ByPackage]
+	return r, nil
 }
 
-// findPackages finds the packages of the first rows of lists, by one question: all that is installed is looked through
-// for it.
-func (c *Comparison) findPackages(functions, images []Blame, lint []Finding) {
+// By returns the rows that add samples up by something.
+func (r *Result) By(by RowsBy) []RowResult {
+	return [numBy][]RowResult{r.Programs, r.Comms, r.Images, r.Packages}[by]
+}
+
+// findPackages finds the packages of images, by one question: all that is installed is looked through for it. These
+// are those of the most samples, sampled or blamed, and of the flaws. It returns the packages by image, "" for none.
+func (c *Comparison) findPackages(functions, images []Blame, lint []Finding) (packages []string) {
+	packages = make([]string, len(c.DWARF.Images))
 	if c.Packages == nil {
-		return
+		return packages
 	}
-	var of []profile.Image
-	var rows []*string
-	ask := func(im profile.Image, row *string) {
-		of, rows = append(of, im), append(rows, row)
-	}
-	for _, list := range [][]Blame{functions, images} {
-		for i := range list[:min(len(list), mostNamed)] {
-			ask(list[i].Image, &list[i].Package)
+	weight := make([]uint64, len(packages))
+	for i := range c.Groups {
+		if im := c.sampled(&c.Groups[i]); im >= 0 {
+			weight[im] += c.Groups[i].Count
 		}
 	}
-	for i := range lint[:min(len(lint), mostNamed)] {
-		ask(lint[i].Image, &lint[i].Package)
+	for i := range images {
+		weight[images[i].image] += images[i].Samples
+	}
+	var asked []int32
+	for im, n := range weight {
+		if n > 0 {
+			asked = append(asked, int32(im))
+		}
+	}
+	slices.SortStableFunc(asked, func(a, b int32) int { return cmp.Compare(weight[b], weight[a]) })
+	asked = firstOf(asked)
+	for _, f := range lint {
+		if !slices.Contains(asked, f.image) {
+			asked = append(asked, f.image)
+		}
+	}
+	var of []profile.Image
+	for _, im := range asked {
+		of = append(of, c.DWARF.Images[im])
 	}
 	for i, name := range c.Packages(of) {
-		*rows[i] = name
+		packages[asked[i]] = name
 	}
+	for _, list := range [][]Blame{functions, images} {
+		for i := range list {
+			list[i].Package = packages[list[i].image]
+		}
+	}
+	for i := range lint {
+		lint[i].Package = packages[lint[i].image]
+	}
+	return packages
 }
 
 func firstOf[T any](list []T) []T { return list[:min(len(list), mostRows)] }
@@ -268,7 +327,7 @@ func (c *Comparison) classes() map[string]ClassResult {
 				r.Example = c.example(g)
 			}
 			r.Samples += g.Count
-			lost += g.Count * uint64(g.Lost)
+			lost += g.Count * uint64(g.Missed)
 			stacks[g.DWARF] = true
 		}
 		r.Stacks = uint64(len(stacks))

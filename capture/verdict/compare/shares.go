@@ -94,15 +94,13 @@ type Edge struct {
 // call is a caller and a callee, as the first frames of the functions.
 type call struct{ caller, callee int32 }
 
-// WrongCallers returns calls that frame pointers show and that never happened: frames in between are
-// missing, or the caller is not on the stack.
+// WrongCallers returns calls that frame pointers show and that never were: see PairState.
 func (c *Comparison) WrongCallers() []Edge {
 	p := c.FP
-	first := firsts(p)
 	count := make(map[call]uint64)
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		for _, k := range c.wrongCalls(g, first) {
+		for _, k := range c.wrongCalls(g) {
 			count[k] += g.Count
 		}
 	}
@@ -118,29 +116,18 @@ func (c *Comparison) WrongCallers() []Edge {
 	return all
 }
 
-// wrongCalls are those of a group, each once. first is the first frame of each frame's function.
-func (c *Comparison) wrongCalls(g *PairGroup, first []int32) (wrong []call) {
-	switch g.Class {
-	case LeafCaller, Middle, Early, Astray:
-	default:
+// wrongCalls are those of a group, each once.
+func (c *Comparison) wrongCalls(g *PairGroup) (wrong []call) {
+	if !g.False {
 		return nil
 	}
 	shown := make(map[call]bool)
-	walk := func(p *profile.Profile, node int32, fn func(call)) {
-		for range g.Kernel {
-			node = p.Nodes[node].Parent
-		}
-		for ; node > 0 && p.Nodes[node].Parent > 0; node = p.Nodes[node].Parent {
-			fn(call{first[p.Nodes[p.Nodes[node].Parent].Frame], first[p.Nodes[node].Frame]})
-		}
-	}
-	walk(c.DWARF, g.DWARF, func(k call) { shown[k] = true })
-	walk(c.FP, g.FP, func(k call) {
-		if !shown[k] && c.FP.Frames[k.caller].Kind != profile.Unmapped {
+	c.chains(g).wrongCalls(func(k call) {
+		if !shown[k] {
 			shown[k] = true
 			wrong = append(wrong, k)
 		}
-	})
+	}, func() {})
 	return wrong
 }
 

@@ -11,15 +11,18 @@ import (
 
 // Style is how a result is printed.
 type Style struct {
-	Width  int  // columns; 0 for lines that are not cut
-	Colour bool // with ANSI escape sequences
-	Rows   int  // of each list; 0 for 8
+	Width  int      // columns; 0 for lines that are not cut
+	Colour bool     // with ANSI escape sequences
+	Rows   int      // of each list; 0 for 8
+	By     []RowsBy // the rows to print; nil for those by program and by package, where there are several
 }
 
 // WriteText prints a result for people.
 func (r *Result) WriteText(w io.Writer, o Style) error {
 	p := newPage(w, o)
+	p.verdict(r)
 	p.summary(r)
+	p.rows(r)
 	p.classes(r)
 	p.examples(r)
 	p.blame(r)
@@ -79,6 +82,47 @@ func percentage(share float64) string {
 		return "<0.1%"
 	}
 	return fmt.Sprintf("%.1f%%", 100*share)
+}
+
+// verdict prints the sentence, which is never cut.
+func (p *page) verdict(r *Result) {
+	lines := []string{human.Clean(r.Verdict.Sentence)}
+	if !p.whole {
+		lines = human.Wrap(lines[0], p.o.Width)
+	}
+	p.line("%s\n", strings.Join(lines, "\n"))
+}
+
+// rows prints what frame pointers do to each program, thread's name, image or package.
+func (p *page) rows(r *Result) {
+	by := p.o.By
+	if by == nil {
+		for _, b := range []RowsBy{ByProgram, ByPackage} {
+			if len(r.By(b)) > 1 {
+				by = append(by, b)
+			}
+		}
+	}
+	for _, b := range by {
+		p.head("%7s  %-16s  %-16s  %5s  by %s (and whose code loses most)", "samples", "usable", "false", "lost", b.Key())
+		rows := r.By(b)
+		for i := range rows[:min(len(rows), p.o.Rows)] {
+			row := &rows[i]
+			lost := "·"
+			if row.Lost > 0 {
+				lost = fmt.Sprintf("%.1f", row.Lost)
+			}
+			blame := ""
+			if row.Blame != "" {
+				blame = fmt.Sprintf("  (%s %s)", human.Clean(row.Blame), percentage(row.BlameShare))
+			}
+			p.line("%7s  %-16s  %-16s  %5s  %s%s", percentage(row.Share), row.Usable.Text(), row.False.Text(), lost,
+				p.cut(human.Clean(row.Name), p.o.Width-40), blame)
+		}
+		if left := len(rows) - p.o.Rows; left > 0 {
+			p.line("%7s  %d more: see --json", "", left)
+		}
+	}
 }
 
 func (p *page) summary(r *Result) {

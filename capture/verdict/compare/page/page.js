@@ -123,17 +123,41 @@ function setBar(svg, from, share) {
   rect?.setAttribute('width', 100 * share);
 }
 
+// TILES are the numbers at the top that a sample may count for, by bit: see narrow.go.
+const TILES = ['usable', 'false', 'reaches'];
+
 // Tables are those above the graphs. They say what the samples count for that are shown; some are about the whole recording only.
 class Tables {
   constructor(left, sides, keys) {
     Object.assign(this, {left, sides, keys, before: null});
     // What a sample counts for is its event: see narrow.go.
     this.marks = left.profile.events.map(text => {
-      const [kind, lost, fn, image, calls] = text.split(' ');
-      return {kind: Number(kind), lost: Number(lost), fn: Number(fn), image: Number(image), calls: calls ? calls.split(',').map(Number) : []};
+      const [kind, lost, tiles, fn, image, calls] = text.split(' ');
+      return {kind: Number(kind), lost: Number(lost), tiles: Number(tiles), fn: Number(fn), image: Number(image), calls: calls ? calls.split(',').map(Number) : []};
     });
     this.classes = [...document.querySelectorAll('.class')];
     for (const table of document.querySelectorAll('table.list')) this.shorten(table);
+    for (const button of document.querySelectorAll('button.sort')) button.addEventListener('click', () => this.sort(button));
+    for (const input of document.querySelectorAll('#by input')) input.addEventListener('change', () => this.by(input.value));
+    this.by(document.querySelector('#by input').value);
+  }
+
+  // by shows one of the tables of rows.
+  by(key) {
+    for (const table of document.querySelectorAll('table.by')) {
+      const hide = table.id !== `by-${key}`, rest = table.nextElementSibling;
+      table.hidden = hide;
+      if (rest?.matches('button.rest')) rest.hidden = hide;
+    }
+  }
+
+  // sort sorts a table by the column of a button: the largest first, or the smallest if it is sorted so already.
+  sort(button) {
+    const cell = button.parentNode, table = cell.closest('table'), body = table.tBodies[0], value = row => Number(row.cells[cell.cellIndex].dataset.value);
+    const down = cell.getAttribute('aria-sort') !== 'descending';
+    for (const th of table.tHead.rows[0].cells) th.removeAttribute('aria-sort');
+    cell.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+    body.append(...[...body.rows].sort((a, b) => down ? value(b) - value(a) : value(a) - value(b)));
   }
 
   rows(section) { return [...document.querySelectorAll(`#${section} tbody tr`)]; }
@@ -160,7 +184,7 @@ class Tables {
       return;
     }
     // The page was written with all: that is kept, and comes back.
-    const parts = '#same, #samples, #loses, #lost, #shares, .class .row, .class.row, .list tbody';
+    const parts = '#tiles b[id], #samples, .interval, #shares, .class .row, .class.row, .list:not(.by) tbody';
     this.before ||= [...$('tables').querySelectorAll(parts)].map(e => [e, [...e.childNodes].map(n => n.cloneNode(true))]);
     const sums = this.count(wanted, range);
     this.tiles(sums);
@@ -173,7 +197,7 @@ class Tables {
 
   count(wanted, range) {
     const {weights, times} = this.left.profile, kinds = this.classes.length, zeros = n => new Float64Array(n);
-    const sums = {samples: 0, blamed: 0, classes: zeros(kinds), lost: zeros(kinds), stacks: this.classes.map(() => new Set()), all: new Set()};
+    const sums = {samples: 0, blamed: 0, classes: zeros(kinds), lost: zeros(kinds), tiles: zeros(TILES.length), stacks: this.classes.map(() => new Set()), all: new Set()};
     for (const [name, section] of [['functions', 'blame-functions'], ['images', 'blame-images'], ['calls', 'wrong-callers']]) sums[name] = zeros(this.rows(section).length);
     const add = (w, n) => {
       if (wanted && !wanted[weights.thread[w]]) return;
@@ -181,6 +205,7 @@ class Tables {
       sums.samples += n;
       sums.classes[mark.kind] += n;
       sums.lost[mark.kind] += n * mark.lost;
+      for (let i = 0; i < TILES.length; i++) if (mark.tiles >> i & 1) sums.tiles[i] += n;
       sums.stacks[mark.kind].add(node);
       sums.all.add(node);
       if (mark.image >= 0) sums.blamed += n;
@@ -193,18 +218,11 @@ class Tables {
     return sums;
   }
 
-  tiles({samples, classes, lost}) {
-    let loses = 0, frames = 0;
-    this.classes.forEach((e, i) => {
-      if (!['skips_leaf_caller', 'skips_middle', 'stops_early', 'goes_astray'].includes(e.dataset.key)) return;
-      loses += classes[i];
-      frames += lost[i];
-    });
-    const percent = n => samples && n ? percentOf(n / samples) : '0\u00a0%';
-    $('same').textContent = percent(classes[0]);
+  // The intervals are those of the whole recording.
+  tiles({samples, tiles}) {
+    TILES.forEach((id, i) => { $(id).textContent = tiles[i] ? percentOf(tiles[i] / samples) : '0\u00a0%'; });
     $('samples').textContent = number(samples);
-    $('loses').textContent = percent(loses);
-    $('lost').textContent = loses ? `, ${(frames / loses).toFixed(1)} each on average` : '';
+    for (const e of document.querySelectorAll('.interval')) e.textContent = '';
   }
 
   ofClasses({samples, classes, lost, stacks, all}) {
