@@ -33,10 +33,11 @@ type exportFlags struct {
 
 func (f *exportFlags) add(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVar(&f.name, "format", "", "write `FORMAT`, whatever the output's name ends in: "+formatNames())
+	fl.StringVar(&f.name, "format", "", "write `FORMAT`, whatever the output's name ends in: "+
+		formatNames(func(export.Format) bool { return true }))
 	addInline(fl, &f.inline, true)
-	fl.BoolVar(&f.noProcess, "no-process", false, "leave out the names of processes, with which stacks begin "+
-		"in a flame graph, in speedscope and in folded stacks")
+	fl.BoolVar(&f.noProcess, "no-process", false, "leave out the names of processes, with which stacks begin in "+
+		formatNames(func(f export.Format) bool { return f.Processes }))
 	fl.BoolVar(&f.cmdline, "cmdline", false, "put the recorded command lines of processes into the output")
 	fl.BoolVar(&f.symbols, "symbols", true,
 		"put names into the output; --symbols=false leaves them to its reader")
@@ -58,10 +59,13 @@ func (f *exportFlags) add(c *cobra.Command) {
 	}
 }
 
-func formatNames() string {
+// formatNames lists the formats that have something.
+func formatNames(have func(export.Format) bool) string {
 	var names []string
 	for _, f := range export.Formats() {
-		names = append(names, f.Name)
+		if have(f) {
+			names = append(names, f.Name)
+		}
 	}
 	return strings.Join(names, ", ")
 }
@@ -88,8 +92,8 @@ func (f *exportFlags) choose(output string) (err error) {
 		return fmt.Errorf("--symbols=false: %s cannot be read without names", f.format.Name)
 	}
 	if f.cmdline && !f.format.CommandLines {
-		return fmt.Errorf("--cmdline: in %s processes of one name are one: pprof, firefox, sysprof and perf have command "+
-			"lines", f.format.Name)
+		return fmt.Errorf("--cmdline: in %s processes of one name are one: %s have command lines", f.format.Name,
+			formatNames(func(f export.Format) bool { return f.CommandLines }))
 	}
 	if f.noProcess && !f.format.Processes {
 		return fmt.Errorf("--no-process: in %s stacks do not begin with the names of processes", f.format.Name)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"unspool/capture/format/export"
 	"unspool/capture/output/human"
 	"unspool/perfring"
 )
@@ -39,8 +41,11 @@ func topics() (all []*cobra.Command) {
 			panic(err) // it is part of the program
 		}
 		long := strings.TrimSpace(string(text))
-		if t.name == "events" {
+		switch t.name {
+		case "events":
 			long = strings.Replace(long, "NAMES", eventNames(), 1)
+		case "formats":
+			long = strings.Replace(long, "FORMATS", formatLines(), 1)
 		}
 		all = append(all, &cobra.Command{
 			Use:                   t.name,
@@ -168,4 +173,19 @@ func showValue(f *pflag.Flag) {
 		usage += " (default " + f.DefValue + ")"
 	}
 	f.Value, f.DefValue, f.Usage = shown{f.Value}, name, usage
+}
+
+// formatLines returns the lines of the formats for manual/formats.txt.
+func formatLines() string {
+	const columns, indent = 100, 36 // where the third column begins
+	var b strings.Builder
+	for _, f := range export.Formats() {
+		endings := strings.Join(f.Endings, ", ")
+		if f.Name == export.Perf.Name {
+			endings += ", most others"
+		}
+		text := strings.Join(human.Wrap(f.About+". "+f.Holds, columns-indent), "\n"+strings.Repeat(" ", indent))
+		fmt.Fprintf(&b, "  %-20s %-12s %s\n", endings, f.Name, text)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }

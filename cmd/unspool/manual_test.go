@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"unspool/capture/counts"
+	"unspool/capture/format/export"
 	"unspool/capture/verdict/check"
 	"unspool/capture/verdict/compare"
 )
@@ -79,6 +80,22 @@ func TestHelpOfJSON(t *testing.T) {
 	sources := append(check.SourceNames(), "sample") // which are those of the statistics
 	keys = slices.DeleteFunc(keysOf(object), func(key string) bool { return slices.Contains(sources, key) })
 	explains(t, "CHECK", checks, append(keys, keysOfType(reflect.TypeFor[check.Wrong]())...))
+}
+
+// README has a line for each format.
+func TestFormatsOfREADME(t *testing.T) {
+	text := mustRead(t, "../../README.md")
+	for _, f := range export.Formats() {
+		var endings []string
+		for _, e := range f.Endings {
+			endings = append(endings, "`"+e+"`")
+		}
+		line := regexp.MustCompile("(?m)^\\| " + regexp.QuoteMeta(strings.Join(endings, ", ")) + "[^|]*\\| `" + f.Name +
+			"` \\| .+ \\|$")
+		if !line.Match(text) {
+			t.Errorf("no line like %s", line)
+		}
+	}
 }
 
 // explains looks for each key as a word. That of the version stands above all sections.

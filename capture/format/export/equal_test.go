@@ -52,24 +52,25 @@ func TestEveryFormatHasTheSameSamples(t *testing.T) {
 	if want.total() < 200 { // 100 page faults in each thread
 		t.Fatalf("%d samples", want.total())
 	}
-	for _, c := range []struct {
-		name string
+	type reader struct {
 		read func(testing.TB, []byte) counts
 		want counts
-	}{
-		{"profile.pb.gz", readPprof, withoutVersions(want)},
-		{"profile.folded", readFolded, want},
-		{"profile.speedscope.json", readSpeedscope, want},
-		{"profile.json.gz", readFirefox, want},
-		{"profile.html", readPage, want},
-		{"profile.syscap", readSyscap, withoutThreads(plain)},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			output := filepath.Join(t.TempDir(), c.name)
-			format, err := Find("", output)
-			if err != nil {
-				t.Fatal(err)
+	}
+	readers := map[string]reader{
+		"pprof":      {readPprof, withoutVersions(want)},
+		"firefox":    {readFirefox, want},
+		"sysprof":    {readSyscap, withoutThreads(plain)},
+		"speedscope": {readSpeedscope, want},
+		"flamegraph": {readPage, want},
+		"folded":     {readFolded, want},
+	}
+	for _, format := range Formats()[1:] {
+		t.Run(format.Name, func(t *testing.T) {
+			c, ok := readers[format.Name]
+			if !ok {
+				t.Fatal("readers has no function that reads the samples back")
 			}
+			output := filepath.Join(t.TempDir(), "profile"+format.Endings[0])
 			out, err := Write(context.Background(),
 				Options{Format: format, Input: recording, Output: output, Lines: true})
 			if err != nil {
