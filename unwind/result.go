@@ -84,7 +84,8 @@ type Frame struct {
 
 const noSlot = ^uint32(0)
 
-// Reason is why a walk ended.
+// Reason is why a walk ended. What is to be said of a new one is in reasons below; in package counts, remedies say what
+// a user can do about it.
 type Reason uint8
 
 const (
@@ -114,36 +115,41 @@ const (
 	NumReasons = iota
 )
 
-// Recordings have the numbers of the reasons, so new ones come last.
-var reasonNames = [NumReasons]string{"root", "dump_too_short", "no_cfi", "no_image", "bad_cfi", "unmapped",
-	"depth_limit", "unknown_register", "not_copied"}
-
-func (r Reason) String() string {
-	if int(r) < len(reasonNames) {
-		return reasonNames[r]
-	}
-	return "unknown"
+// reasons describe each Reason. Recordings store the numbers, so new ones come last.
+var reasons = [NumReasons]struct {
+	name  string // in JSON and pprof's labels
+	words string // in texts
+	// mayBeBroken: walks end so where code has neither CFI nor frame pointers.
+	mayBeBroken bool
+}{
+	Root:            {"root", "complete", false},
+	DumpTooShort:    {"dump_too_short", "dump too short", false},
+	NoCFI:           {"no_cfi", "no CFI", true},
+	NoImage:         {"no_image", "file not readable", false},
+	BadCFI:          {"bad_cfi", "CFI does not fit", true},
+	Unmapped:        {"unmapped", "no mapping", true},
+	DepthLimit:      {"depth_limit", "depth limit", false},
+	UnknownRegister: {"unknown_register", "unknown register", true},
+	NotCopied:       {"not_copied", "stack not copied", true},
 }
 
-var reasonWords = [NumReasons]string{"complete", "dump too short", "no CFI", "file not readable",
-	"CFI does not fit", "no mapping", "depth limit", "unknown register", "stack not copied"}
+func (r Reason) String() string {
+	if r >= NumReasons {
+		return "unknown"
+	}
+	return reasons[r].name
+}
 
 // Words says for people how the walk ended.
 func (r Reason) Words() string {
-	if int(r) < len(reasonWords) {
-		return reasonWords[r]
+	if r >= NumReasons {
+		return r.String()
 	}
-	return r.String()
+	return reasons[r].words
 }
 
 // MayBeBroken reports whether a walk ends so where code has neither CFI nor frame pointers.
-func (r Reason) MayBeBroken() bool {
-	switch r {
-	case NoCFI, BadCFI, Unmapped, UnknownRegister, NotCopied:
-		return true
-	}
-	return false
-}
+func (r Reason) MayBeBroken() bool { return r < NumReasons && reasons[r].mayBeBroken }
 
 // Source is how a frame was found.
 type Source uint8
@@ -161,8 +167,11 @@ const (
 	NumSources = iota
 )
 
-var sourceNames = [NumSources]string{"sample", "cfi", "frame_pointer", "heuristic", "live", "kernel_fp",
-	"resumed", "joined"}
+// sourceNames are the names in JSON.
+var sourceNames = [NumSources]string{
+	BySample: "sample", ByCFI: "cfi", ByFramePointer: "frame_pointer", ByHeuristic: "heuristic", ByLive: "live",
+	ByKernel: "kernel_fp", ByResuming: "resumed", ByLinks: "joined",
+}
 
 func (s Source) String() string {
 	if int(s) < len(sourceNames) {

@@ -271,17 +271,18 @@ func equal(a, b []uint64) bool {
 	return true
 }
 
-func TestEveryReasonHasWords(t *testing.T) {
+func TestEveryReasonHasNameAndWords(t *testing.T) {
 	said := map[string]Reason{}
 	for r := range Reason(NumReasons) {
-		words := r.Words()
-		if other, twice := said[words]; twice || words == "" {
-			t.Errorf("%v: %q, as %v has", r, words, other)
+		for _, text := range []string{r.String(), r.Words()} {
+			if other, twice := said[text]; twice && other != r || text == "" {
+				t.Errorf("reason %d: %q, as reason %d has", r, text, other)
+			}
+			said[text] = r
 		}
-		said[words] = r
 	}
-	if words := Reason(NumReasons).Words(); words != "unknown" {
-		t.Errorf("an unknown reason: %q", words)
+	if r := Reason(NumReasons); r.String() != "unknown" || r.Words() != "unknown" || r.MayBeBroken() {
+		t.Errorf("an unknown reason: %q, %q, %v", r, r.Words(), r.MayBeBroken())
 	}
 }
 

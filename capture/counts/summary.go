@@ -15,7 +15,7 @@ import (
 	"unspool/unwind/link"
 )
 
-// remedies say what a user can do about stacks that ended for a reason.
+// remedies say what a user can do about stacks that ended for a reason. A test looks for each but Root.
 var remedies = [unwind.NumReasons]string{
 	unwind.DumpTooShort: "copy more of the stack: --stack-size %d",
 	unwind.NoCFI:        "no unwind tables for this code",

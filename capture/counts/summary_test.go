@@ -36,6 +36,17 @@ func TestSummarySaysWhatToDo(t *testing.T) {
 	}
 }
 
+// Each reason but Root says what can be done, in its own words.
+func TestEveryReasonHasARemedy(t *testing.T) {
+	said := map[string]unwind.Reason{}
+	for r, text := range remedies {
+		if other, twice := said[text]; twice || (text == "") != (unwind.Reason(r) == unwind.Root) {
+			t.Errorf("%s: %q, as %s has", unwind.Reason(r), text, other)
+		}
+		said[text] = unwind.Reason(r)
+	}
+}
+
 // TestAdviceOnDeepStacks has what the summary says of stacks that are deeper than the copy: where the rest is not read
 // when they are sampled, more may be copied, and where it is, real-time priority may help.
 func TestAdviceOnDeepStacks(t *testing.T) {
