@@ -3,6 +3,7 @@ package perfring
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ func (e *Event) Tracepoint() bool { return e.Type == unix.PERF_TYPE_TRACEPOINT }
 //	sched:sched_switch         a tracepoint, found in tracefs
 //	cpu/event=0x3c,umask=1/    an event of a PMU, by the terms that sysfs lists
 //	mem:0x404010/4:w           a hardware breakpoint: mem:ADDR[/LEN][:ACCESS]; see below
-//	NAME:MODIFIERS             u user, k kernel, h hypervisor, H host, G guest only; p (pp, ppp) or P precise
+//	NAME:MODIFIERS             letters that say where to sample and how precisely: see [Modifiers]
 //
 // A breakpoint is on LEN bytes at ADDR: 1, 2, 4 (the default) or 8. ACCESS is w for writes, rw for reads and
 // writes (the default), or x for the execution of the instruction at ADDR, which has no LEN.
@@ -151,43 +152,65 @@ func modified(events []Event, mods, sep string) ([]Event, error) {
 	return events, nil
 }
 
-// modify does what perf's event modifiers do: the first of u, k and h excludes all three levels, and each
-// of them includes its own level again; likewise with H and G. Without H and G, guests are excluded.
+// A Modifier is a letter that may follow the name of an event, as in "cycles:u".
+type Modifier struct {
+	Letter rune
+	Means  string // in a few words
+
+	group modifierGroup
+	apply func(*Event)
+}
+
+// modifierGroup is a set of modifiers that each include one thing: the first of them in a name excludes all others.
+type modifierGroup uint8
+
+const (
+	noGroup modifierGroup = iota
+	levels
+	machines
+	numGroups
+)
+
+// modifiers are those of perf's that unspool knows. Errors and the help are made from them.
+var modifiers = []Modifier{
+	{'u', "user code only", levels, func(e *Event) { e.ExcludeUser = false }},
+	{'k', "the kernel only", levels, func(e *Event) { e.ExcludeKernel = false }},
+	{'h', "the hypervisor only", levels, func(e *Event) { e.ExcludeHV = false }},
+	{'H', "the host only, which is the default", machines, func(e *Event) { e.ExcludeHost = false }},
+	{'G', "guests only", machines, func(e *Event) { e.ExcludeGuest = false }},
+	{'p', "more precise, also pp and ppp", noGroup, func(e *Event) { e.PreciseIP++ }},
+	{'P', "as precise as the CPU can", noGroup, func(e *Event) { e.PreciseIP, e.PreciseMax = 3, true }},
+}
+
+// Modifiers returns the modifiers that [ParseEvents] knows. The slice belongs to the caller.
+func Modifiers() []Modifier { return slices.Clone(modifiers) }
+
+// modify applies modifiers as perf does. Of those of a group, several include several things: uk is both levels.
+// Without H and G, guests are excluded.
 func (e *Event) modify(mods string) error {
-	levels, guests := false, false
+	var begun [numGroups]bool
 	e.ExcludeGuest = true
-	for _, m := range mods {
-		switch m {
-		case 'u', 'k', 'h':
-			if !levels {
-				levels = true
-				e.ExcludeUser, e.ExcludeKernel, e.ExcludeHV = true, true, true
+	for _, letter := range mods {
+		i := slices.IndexFunc(modifiers, func(m Modifier) bool { return m.Letter == letter })
+		if i < 0 {
+			var known []string
+			for _, m := range modifiers {
+				known = append(known, string(m.Letter))
 			}
-		case 'H', 'G':
-			if !guests {
-				guests = true
+			return fmt.Errorf("unknown modifier %q (known: %s)", letter, strings.Join(known, ", "))
+		}
+		m := &modifiers[i]
+		if !begun[m.group] {
+			begun[m.group] = true
+			switch m.group {
+			case levels:
+				e.ExcludeUser, e.ExcludeKernel, e.ExcludeHV = true, true, true
+			case machines:
 				e.ExcludeHost, e.ExcludeGuest = true, true
 			}
 		}
-		switch m {
-		case 'u':
-			e.ExcludeUser = false
-		case 'k':
-			e.ExcludeKernel = false
-		case 'h':
-			e.ExcludeHV = false
-		case 'H':
-			e.ExcludeHost = false
-		case 'G':
-			e.ExcludeGuest = false
-		case 'p':
-			if e.PreciseIP++; e.PreciseIP > 3 {
-				return errors.New("more than three p modifiers")
-			}
-		case 'P':
-			e.PreciseIP, e.PreciseMax = 3, true
-		default:
-			return fmt.Errorf("unknown modifier %q (known: u, k, h, H, G, p, P)", m)
+		if m.apply(e); e.PreciseIP > 3 {
+			return errors.New("more than three p modifiers")
 		}
 	}
 	return nil

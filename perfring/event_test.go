@@ -52,6 +52,46 @@ var hybridMachine = map[string]string{
 	devices + "cpu_atom/format/event": "config:0-7\n",
 }
 
+// Each modifier changes the event, alone, or behind G where it says what is the default.
+func TestEveryModifierHasAnEffect(t *testing.T) {
+	of := func(mods string) Event {
+		e := Event{}
+		if err := e.modify(mods); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	for _, m := range Modifiers() {
+		letter := string(m.Letter)
+		if reflect.DeepEqual(of(letter), of("")) && reflect.DeepEqual(of("G"+letter), of("G")) {
+			t.Errorf("%s has no effect", letter)
+		}
+	}
+}
+
+// What an event excludes, the kernel is asked to exclude.
+func TestEveryExclusionReachesTheKernel(t *testing.T) {
+	asked := func(e Event) uint64 {
+		op := opener{target: Target{AllCPUs: true}, opts: Options{Events: []Event{e}, Period: 1}}
+		if err := op.check(); err != nil {
+			t.Fatal(err)
+		}
+		return op.attr(0).Bits
+	}
+	fields := reflect.TypeFor[Event]()
+	for i := range fields.NumField() {
+		f := fields.Field(i)
+		if !strings.HasPrefix(f.Name, "Exclude") {
+			continue
+		}
+		var e Event
+		reflect.ValueOf(&e).Elem().Field(i).SetBool(true)
+		if asked(e) == asked(Event{}) {
+			t.Errorf("%s does not reach it", f.Name)
+		}
+	}
+}
+
 func TestParseEvents(t *testing.T) {
 	core, atom := []int{0, 1, 2, 3}, []int{4, 5, 6, 7, 9}
 	bp := uint32(unix.PERF_TYPE_BREAKPOINT)

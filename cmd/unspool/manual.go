@@ -44,6 +44,7 @@ func topics() (all []*cobra.Command) {
 		switch t.name {
 		case "events":
 			long = strings.Replace(long, "NAMES", eventNames(), 1)
+			long = strings.Replace(long, "MODIFIERS", modifierLines(), 1)
 		case "formats":
 			long = strings.Replace(long, "FORMATS", formatLines(), 1)
 		}
@@ -173,6 +174,15 @@ func showValue(f *pflag.Flag) {
 		usage += " (default " + f.DefValue + ")"
 	}
 	f.Value, f.DefValue, f.Usage = shown{f.Value}, name, usage
+}
+
+// modifierLines returns the modifiers of events, in lines like those of manual/events.txt.
+func modifierLines() string {
+	var lines []string
+	for _, m := range perfring.Modifiers() {
+		lines = append(lines, fmt.Sprintf("%c   %s", m.Letter, m.Means))
+	}
+	return strings.Join(lines, "\n  ")
 }
 
 // formatLines returns the lines of the formats for manual/formats.txt.
