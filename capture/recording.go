@@ -59,7 +59,8 @@ type Sample struct {
 	// Stack begins with the sampled instruction; the last frame is the outermost. The kernel's frames come before
 	// those of the process.
 	Stack []profile.Frame
-	// End is why the user part of the stack ends where it does: only [profile.Complete] ones have their root.
+	// End is why the user part of the stack ends where it does: only [profile.Complete] and [profile.Joined] ones have
+	// their root.
 	End profile.End
 }
 

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// A SimulatedRing is a ring that is not written by the kernel, but laid out as the kernel does it: see ring.
+// A SimulatedRing is a ring that a simulation writes, in the layout of the kernel's.
 type SimulatedRing struct {
 	CPU      int
 	SideBand bool   // for records other than samples
-	Data     []byte // a power of two of bytes
-	// Head is where the writer writes next, Tail where the reader reads next.
+	Data     []byte // its length is a power of two
+	// Head is where the writer writes next, Tail where the reader reads next: bytes since the beginning, which never
+	// wrap. Each is read and written atomically.
 	Head, Tail *uint64
 }
 

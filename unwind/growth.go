@@ -6,13 +6,13 @@ import "unspool/unwind/gotab"
 // scheduler, and nothing in the copy says where that of the goroutine is: see [gotab.Growth]. It can be read
 // from the process when the stack is sampled.
 
-// A GrownStack is what was read of a goroutine that gets a larger stack.
+// A GrownStack tells where to find the stack of a goroutine that is growing: Go copies it to a larger one meanwhile, on the
+// stack of the scheduler.
 type GrownStack struct {
 	// At is SP in morestack, on the stack of the scheduler; 0 if nothing was read.
 	At uint64
-	// G is where the goroutine's g is, and the stack's Above is the goroutine's then. The first word is the
-	// address that morestack was to return to. G is 0 if the scheduler is to run another goroutine, and there
-	// is none at the moment.
+	// G is the address of the goroutine's g. Then Stack.Above is of the goroutine's stack, and begins with the return
+	// address of morestack. G is 0 if the scheduler runs no goroutine at the moment.
 	G uint64
 }
 

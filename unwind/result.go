@@ -23,10 +23,10 @@ type Result struct {
 	// Within is the function of the last of these, and CFA where its frame ends, as far as that is known.
 	Within link.Function
 	CFA    uint64
-	// SavedCFA is where the CFA is saved in the frame if it is not known but where it is.
+	// SavedCFA is the address at which the frame saves the CFA, if CFA itself is not known; else 0.
 	SavedCFA uint64
-	// Elsewhere says of a walk that ended because the copy ends that a larger one would not have what it needs: see
-	// [Result.Conclude].
+	// Elsewhere means, with the End DumpTooShort, that a larger copy would not help: what the walk needs is on another
+	// stack. [Result.Conclude] makes it NotCopied.
 	Elsewhere bool
 
 	rest bool // frames that are ByLive were found in what was read at the sample: see MarkRest
@@ -37,8 +37,8 @@ type Result struct {
 	walk     *walk // which has found it; it is the next one's by the next walk
 }
 
-// Conclude settles why a walk ended that nothing has completed. One that needs memory on another stack did not
-// end because the copy was too short: a larger one would not have it.
+// Conclude sets the final End. Call it once, when neither [Result.Join] nor anything else can complete the stack any
+// more: DumpTooShort becomes NotCopied if the walk needs memory on another stack, which no larger copy holds.
 func (r *Result) Conclude() {
 	if r.End == DumpTooShort && r.Elsewhere {
 		r.End = NotCopied
@@ -215,8 +215,9 @@ func (r *Result) HasGrown() bool { return r.grown > 0 }
 // HasSwitched reports whether the walk has left the stack that was sampled for another one, over a signal frame.
 func (r *Result) HasSwitched() bool { return r.switched }
 
-// Wish is the address of the memory that a walk over s has lacked at its end, if that is not what follows on the
-// sampled stack: it may be read when the thread is sampled again.
+// Wish returns the address in the process that the walk over s needed last and could not read. The caller may read it
+// when the thread is sampled again, and pass it in [Stack.Wished]. ok is false if the walk ended for another reason, or
+// only needs more of the sampled stack.
 func (r *Result) Wish(s *Stack) (addr uint64, ok bool) {
 	const near = 8 << 20 // the rest of the sampled stack
 	switch addr = s.missed; {

@@ -74,9 +74,9 @@ type Stack struct {
 	// these were read from the process while the thread stood where it was sampled.
 	Rest  []byte
 	Above Piece
-	// Wished is what was read then for walks of the thread that have ended before: see [Result.Wish].
+	// Wished is memory that earlier walks of the thread lacked (see [Result.Wish]), read at the same moment as Rest.
 	Wished []Piece
-	// Growth is what was read then of a goroutine that gets a larger stack.
+	// Growth is set if a goroutine was getting a larger stack at that moment.
 	Growth GrownStack
 	// Thread is the TID of the thread whose stack it is, 0 when that is not known. A walk reuses what is
 	// unchanged since the last walk of that thread.
@@ -85,10 +85,10 @@ type Stack struct {
 	missed uint64 // the address that could not be read last in a walk, 0 if there was none
 }
 
-// A Piece is a piece of the memory of a process.
+// A Piece is a copy of memory of a process.
 type Piece struct {
-	Addr uint64
-	Data []byte
+	Addr uint64 // of the first byte, in the process
+	Data []byte // the caller's; a walk does not change it
 }
 
 // has reports whether the piece has the byte at addr.

@@ -1,7 +1,6 @@
 package vmas
 
-// Protection bits of a mapping (PROT_* in <asm-generic/mman-common.h>) and the one flag that
-// matters.
+// Bits of Prot and Flags (PROT_* and MAP_* in <asm-generic/mman-common.h>). Flags may have others, which nobody reads.
 const (
 	ProtRead  = 0x1
 	ProtWrite = 0x2
@@ -15,7 +14,7 @@ const (
 type Mapping struct {
 	Start, End  uint64 // addresses from Start up to, not including, End
 	Offset      uint64 // of Start in the file, in bytes
-	Prot, Flags uint32
+	Prot, Flags uint32 // ProtRead, …; FlagShared or FlagPrivate, …
 	File        *File  // never nil
 	Time        uint64 // when it was mapped, in ns of the records' clock; 0 where unknown
 	// Copied is the code that memory without a file may be a copy of, nil if none is known.

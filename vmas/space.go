@@ -75,8 +75,8 @@ func (s *Space) Find(addr uint64) *Mapping {
 // changes.
 func (s *Space) Mappings() iter.Seq[*Mapping] { return s.layout.from(0) }
 
-// Files yields the paths of the files that are mapped as code, at most so many as have to be looked at to know what
-// kind of a program it is.
+// Files yields the paths of the files that are mapped as code, in order of address, a file once for each of its
+// mappings. It looks at the first 1,024 mappings only: enough to tell what kind of program it is.
 func (s *Space) Files() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		left := manyMappings

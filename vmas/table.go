@@ -22,11 +22,13 @@ type Table struct {
 	maxWeight int    // of files
 	forgotten Forgotten
 
-	// Room reports whether there is room for the records that come while a process is read for one that waits; nil if
-	// nobody knows. Look is called for a look at the records that have come meanwhile: see ToCome.
+	// Room reports whether the rings have room for the records that are written while a sampled process is read; while
+	// they have none, SeedNow and SeedSome leave the rest of a large process for later. Nil stands for always.
 	Room func() bool
+	// Look is called before what was read from /proc is used: the caller looks at the records that have been written
+	// meanwhile, and calls ToCome and MappingToCome. It may be nil.
 	Look func()
-	// IdleTexts reads processes for which nothing waits; nil for who reads the others.
+	// IdleTexts reads processes for which no sample waits, in SeedSome; nil means that the reader of all others does.
 	IdleTexts process.Texts
 
 	unread         unreads
@@ -106,14 +108,16 @@ func (t *Table) Spaces(yield func(*Space) bool) {
 	}
 }
 
-// Map is what an MMAP or MMAP2 record says. Name need not outlive the call. For an MMAP record,
-// which has no protection, Prot is ProtExec unless PERF_RECORD_MISC_MMAP_DATA is set.
+// Map is what an MMAP or MMAP2 record says. For an MMAP record, which has no protection, Prot is ProtExec unless
+// PERF_RECORD_MISC_MMAP_DATA is set.
 type Map struct {
-	Addr, Len, Offset uint64
-	Prot, Flags       uint32
-	Name              []byte
-	ID                FileID
-	Time              uint64 // of the record, in ns of its clock; 0 where unknown
+	Addr, Len uint64 // in the process, in bytes
+	Offset    uint64 // in the file, of Addr, in bytes
+	Prot      uint32 // ProtRead, …
+	Flags     uint32 // FlagShared or FlagPrivate, …
+	Name      []byte // as the kernel gave it; the caller's, and not used after the call
+	ID        FileID
+	Time      uint64 // of the record, in ns of its clock; 0 where unknown
 }
 
 // Mmap applies an MMAP or MMAP2 record. It returns the new mapping, valid until the table
@@ -334,14 +338,15 @@ func (t *Table) Lost() {
 	t.losses++
 }
 
-// IsTold reports whether all that is known of a process is known from records, was told by Tell, or its parent had when
-// it was forked.
+// IsTold reports whether the reader of the recording can know all that the table knows of a process: from records, as a
+// copy of its parent, or since Tell was called.
 func (t *Table) IsTold(s *Space) bool { return s.told == t.part }
 
-// Tell notes that all that is known of a process is told now, so that IsTold says so until more of it is read.
+// Tell notes that the caller has written all that is known of a process into the recording. IsTold is true then, until
+// more of the process is read from /proc.
 func (t *Table) Tell(s *Space) { s.told = t.part }
 
-// Restate notes that nothing that was told counts any more, records included.
+// Restate begins a new recording, whose reader knows no process yet: IsTold is false for all.
 func (t *Table) Restate() { t.part++ }
 
 // add makes an empty space.

@@ -202,9 +202,9 @@ func (t *Table) isIdleWork(u *unread, s *Space) bool {
 	return u.lines < mostIdleLines && a.lines < mostIdleLinesOfUser && a.spent < mostIdleTimeOfUser
 }
 
-// SeedSome reads processes that SeedLater was told of, and those that SeedNow has not read to the end, as long as more
-// says so. found, if not nil, is called for each that is read. It goes on after one that cannot be read; found gets
-// the error.
+// SeedSome reads the processes that SeedLater was given, and those that SeedNow has read in part. It stops when all
+// are read, or when more returns false, which is asked before each step. found, if not nil, is called with each
+// process that is read, and with the error if it cannot be read. Then the next one is read.
 func (t *Table) SeedSome(more func() bool, found func(*Space, error)) {
 	for more() {
 		u := t.nextUnread()
@@ -326,8 +326,9 @@ func (t *Table) nextPass(u *unread, err error) {
 	}
 }
 
-// ToCome notes that a record that was not applied yet, of a time, says that a process executes another program, or is
-// a new one. Until it is applied, /proc does not show what is sampled.
+// ToCome announces an exec or a fork: the record waits in a ring, and HasCome is called when it is applied. time is
+// that of the record, in ns of the records' clock. Meanwhile /proc may show another program than the one that is
+// sampled, so what it shows is not used.
 func (t *Table) ToCome(pid uint32, time uint64) {
 	if len(t.toCome) >= maxEnded {
 		clear(t.toCome)
@@ -335,7 +336,7 @@ func (t *Table) ToCome(pid uint32, time uint64) {
 	t.toCome[pid] = max(t.toCome[pid], time)
 }
 
-// HasCome notes that such a record is being applied.
+// HasCome ends what ToCome has announced of a process, for the records up to time.
 func (t *Table) HasCome(pid uint32, time uint64) {
 	if t.toCome[pid] <= time {
 		delete(t.toCome, pid)
@@ -345,7 +346,8 @@ func (t *Table) HasCome(pid uint32, time uint64) {
 // mostToCome is how many mappings are remembered of a process whose records are to come, the latest ones.
 const mostToCome = 64
 
-// MappingToCome notes the same of a record of a mapping, which may be told of several times.
+// MappingToCome announces a mapping whose record waits in a ring: what /proc shows there is not taken for something
+// that no record tells of. m is copied. The same record may be announced several times.
 func (t *Table) MappingToCome(pid uint32, m *Mapping) {
 	if len(t.mappingsToCome) >= maxEnded {
 		clear(t.mappingsToCome)
@@ -360,7 +362,7 @@ func (t *Table) MappingToCome(pid uint32, m *Mapping) {
 	t.mappingsToCome[pid] = append(all, *m)
 }
 
-// MappingHasCome notes that such a record is being applied.
+// MappingHasCome ends what MappingToCome has announced of a process, for the records up to time.
 func (t *Table) MappingHasCome(pid uint32, time uint64) {
 	all := t.mappingsToCome[pid]
 	if len(all) == 0 {
@@ -372,7 +374,7 @@ func (t *Table) MappingHasCome(pid uint32, time uint64) {
 	}
 }
 
-// IsMappingToCome reports whether there is such a record.
+// IsMappingToCome reports whether a mapping of a process was announced whose record is not applied yet.
 func (t *Table) IsMappingToCome(pid uint32) bool {
 	t.look()
 	return len(t.mappingsToCome[pid]) > 0

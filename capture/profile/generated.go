@@ -9,12 +9,12 @@ import (
 	"unspool/vmas"
 )
 
-// A Generator is a process that generated code, and what is known of the names of that.
+// A Generator is a process that generated code, and where the names of that code come from.
 type Generator struct {
-	Runtime *runtimes.Runtime // nil for one that is not known
-	Runs    bool              // it is still there
-	Written runtimes.Written  // about its code
-	Refused string            // the path of what is refused of that: Problems say why
+	Runtime *runtimes.Runtime // nil if it is not known
+	Runs    bool              // the process still ran when its names were read
+	Written runtimes.Written  // what it has written about its code: a perf map, a jitdump
+	Refused string            // path of such a file that was not used, "" if none: Profile.Problems say why
 }
 
 // generated is the code that a process generated at run time.

@@ -39,8 +39,8 @@ type Options struct {
 
 // Exported is the result of an export.
 type Exported struct {
-	Samples, Written uint64 // samples, and bytes of the output
-	Lost             uint64
+	Samples, Written uint64        // samples, and bytes of the output
+	Lost             uint64        // samples or records, as [profile.Profile.Lost] counts them
 	Problems         []string      // why names or frames are missing
 	Notes            profile.Notes // the same, those of a kind together
 }

@@ -19,7 +19,8 @@ type Options struct {
 	NoComms bool
 }
 
-// Write writes the stacks of a profile.
+// Write writes the stacks of a profile. The error is the first one of w, says why the profile is not valid, or that it
+// has no event of the name Options.Event.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if err := p.CheckIndices(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// Write writes p, compressed.
+// Write writes p, compressed by gzip. The error is the first one of w, or says why the profile is not valid.
 func Write(w io.Writer, p *profile.Profile) error {
 	out, err := Convert(p)
 	if err != nil {

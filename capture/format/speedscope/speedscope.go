@@ -23,7 +23,7 @@ type Options struct {
 // are hard to choose from.
 const DefaultThreads = 250
 
-// Write writes a profile.
+// Write writes a profile. The error is the first one of w or of Options.Timeline, or says why the profile is not valid.
 func Write(w io.Writer, p *profile.Profile, o Options) error {
 	if err := p.CheckIndices(); err != nil {
 		return err
