@@ -15,9 +15,9 @@ import (
 //     trailer. All profilers but the first get records that are longer than what was written: they end with
 //     what the ring held before, a time that may be anything among it.
 
-// Correct returns r without two mistakes of the kernel: the bit for a build ID in an MMAP2 record that has none, and bytes
-// behind the last field that were never written. A correct record is returned as it is. Another one is copied to *buf,
-// and is valid until the next call with that buf.
+// Correct returns r without two mistakes of the kernel: the bit for a build ID in an MMAP2 record that has none, and
+// bytes behind the last field that were never written. A correct record is returned as it is. Another one is copied
+// to *buf, and is valid until the next call with that buf.
 func (f *SampleFormat) Correct(r Record, buf *[]byte) Record {
 	const buildID = unix.PERF_RECORD_MISC_MMAP_BUILD_ID
 	misc, size := r.Misc(), f.written(r)

@@ -6,8 +6,8 @@ import "unspool/unwind/gotab"
 // scheduler, and nothing in the copy says where that of the goroutine is: see [gotab.Growth]. It can be read
 // from the process when the stack is sampled.
 
-// A GrownStack tells where to find the stack of a goroutine that is growing: Go copies it to a larger one meanwhile, on the
-// stack of the scheduler.
+// A GrownStack tells where to find the stack of a goroutine that is growing: Go copies it to a larger one meanwhile,
+// on the stack of the scheduler.
 type GrownStack struct {
 	// At is SP in morestack, on the stack of the scheduler; 0 if nothing was read.
 	At uint64

@@ -274,9 +274,9 @@ func (p *Profile) CheckValid() error {
 	return nil
 }
 
-// CheckIndices returns an error for the first index that is out of bounds, and for a node before its parent or inlined into
-// code at another address. If it returns nil, readers of the profile need no other checks. CheckValid takes several
-// times longer.
+// CheckIndices returns an error for the first index that is out of bounds, and for a node before its parent or
+// inlined into code at another address. If it returns nil, readers of the profile need no other checks. CheckValid
+// takes several times longer.
 func (p *Profile) CheckIndices() error {
 	in := func(i int32, n int) bool { return i >= 0 && int(i) < n }
 	if len(p.Nodes) == 0 || p.Nodes[0] != (Node{-1, -1}) {

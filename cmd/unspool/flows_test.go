@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestFlows looks for the functions and types that the chapter's drawing names, such as vmas.Table and dwarfcfi.Table.Row.
+// TestFlows looks for the functions and types that the chapter's drawing names, such as vmas.Table and
+// dwarfcfi.Table.Row.
 func TestFlows(t *testing.T) {
 	text, err := os.ReadFile(chapter)
 	if err != nil {
