@@ -3,6 +3,7 @@ package opener
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -49,5 +50,34 @@ func TestKilledOpenerIsTold(t *testing.T) {
 	case <-told.Gone():
 		t.Error("an opener that was told to end counts as killed")
 	default:
+	}
+}
+
+// TestClosedTwice closes a client again, when its descriptors are those of other files.
+func TestClosedTwice(t *testing.T) {
+	c, err := Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Numbers(0); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	var others []*os.File
+	for range 16 {
+		file, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, file)
+	}
+	c.Close()
+	if _, err := c.Numbers(0); !errors.Is(err, ErrEnded) {
+		t.Errorf("a client that is closed says %v", err)
+	}
+	for _, file := range others {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -170,6 +171,7 @@ func (ls *lines) end() {
 type maker struct {
 	*line
 	bounded bool // of the lines that it makes
+	ended   atomic.Bool
 
 	mu   sync.Mutex
 	owed bool // one was asked for, and has not come yet
@@ -179,6 +181,9 @@ type maker struct {
 func (m *maker) connect(limit time.Duration) (Conn, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.ended.Load() {
+		return nil, ErrEnded
+	}
 	if !m.owed {
 		if err := m.send(&request{op: openLine}, -1); err != nil {
 			return nil, endedBy(err)
@@ -200,8 +205,11 @@ func (m *maker) connect(limit time.Duration) (Conn, error) {
 	return newSocket(a.fd, m.bounded)
 }
 
-// end makes waits for lines fail.
+// end makes waits for lines fail. It may be called again: its descriptor can be another file's by then.
 func (m *maker) end() {
+	if m.ended.Swap(true) {
+		return
+	}
 	m.End()
 	m.mu.Lock()
 	defer m.mu.Unlock()
