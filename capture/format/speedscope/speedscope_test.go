@@ -42,7 +42,7 @@ func example() *profiletest.Builder {
 	return p
 }
 
-// file has the fields of a file that we write or speedscope exports.
+// file is a file of speedscope, by the fields that we write and those that it exports.
 type file struct {
 	Schema string `json:"$schema"`
 	Name   string

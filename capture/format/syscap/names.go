@@ -16,8 +16,8 @@ type place struct {
 	pid  uint32
 }
 
-// names has the frames at the addresses that were sampled. A frame is an index in Profile.Frames or, if
-// negative, the complement of an index in Profile.Events.
+// names finds the frame at an address that was sampled: an index in Profile.Frames or, if negative, the complement of
+// an index in Profile.Events.
 type names struct {
 	at     map[place]int32
 	madeUp map[owner]uint64 // addresses of frames that can't have their own

@@ -53,7 +53,7 @@ func (s *stacks) add(comm string, event int32, n uint64, stack ...string) *stack
 
 func (s *stacks) recording() Side { return Side{s.Profile, nil} }
 
-// total has the samples of each function on both sides, with what it calls.
+// total counts the samples of each function on both sides, with those of the functions that it calls.
 func total(t *testing.T, m *Merged, pair int) map[string][2]uint64 {
 	t.Helper()
 	lists, err := m.Changes(pair, Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
