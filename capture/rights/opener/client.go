@@ -123,7 +123,7 @@ func newClient(connect func() (fd int, err error)) (c *Client, err error) {
 			c.Close()
 			return nil, err
 		}
-		m := &maker{line: &line{Conn: &socket{fd: fd}}, bounded: kind.bounded}
+		m := &maker{line: &line{Conn: &socket{fd: fd}}, bounded: kind.bounded, turn: make(chan struct{}, 1)}
 		c.makers, kind.lines.connect = append(c.makers, m), m.connect
 	}
 	return c, nil
@@ -230,14 +230,11 @@ func (c *Client) askFile(r request) (answer, error) { return exchange(c.files, &
 
 // exchange sends a request over a line that is free, and waits for the answer.
 func exchange(ls *lines, r *request, fd int) (answer, error) {
-	l, _, err := ls.take(forever)
+	l, _, err := ls.send(r, fd, forever)
 	if err != nil {
 		return answer{fd: -1}, err
 	}
 	defer ls.giveBack(l)
-	if err := l.send(r, fd); err != nil {
-		return answer{fd: -1}, ls.fail(err)
-	}
 	a, err := l.receive(&incoming{file: r.op.opens()}, forever)
 	if err != nil {
 		return a, ls.fail(err)
@@ -283,18 +280,14 @@ func (c *Client) askWith(p *answerWait, r request, into []byte) (answer, error) 
 
 // sendRead sends a request over a line that is free. left is how long its answer is waited for then.
 func (c *Client) sendRead(p *answerWait, r *request, limit time.Duration) (l *line, left time.Duration, err error) {
-	l, waited, err := c.reads.take(limit)
+	l, waited, err := c.reads.send(r, -1, limit)
 	if waited > 0 {
 		c.waited(p, waited)
 	}
-	if err != nil {
-		return nil, 0, err
+	if err == errLate {
+		err = fmt.Errorf("process %d: %w", r.pid, ErrLate)
 	}
-	if err := l.send(r, -1); err != nil {
-		defer c.reads.giveBack(l)
-		return nil, 0, c.reads.fail(err)
-	}
-	return l, max(leastWait, limit-waited), nil
+	return l, max(leastWait, limit-waited), err
 }
 
 // receive waits for an answer, or for a piece of it, and gives the line back unless more pieces follow.

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"unspool/vmas/credit"
 )
 
@@ -55,19 +57,16 @@ func (t *inTime) Until(stop <-chan struct{}) {
 	t.stop = stop
 }
 
-// ask asks about something at a place. fd goes with the request where it is not negative.
+// ask asks about something at a place. fd, which stays the caller's, goes with the request where it is not negative.
 func (t *inTime) ask(at place, r *request, fd int) (answer, error) {
 	limit, stop, err := t.begin(at)
 	if err != nil {
 		return answer{fd: -1}, err
 	}
-	l, _, err := t.client.files.take(limit)
-	if err != nil {
-		return answer{fd: -1}, err
-	}
-	if err := l.send(r, fd); err != nil {
-		defer t.client.files.giveBack(l)
-		return answer{fd: -1}, t.client.files.fail(err)
+	if fd >= 0 { // the caller may have closed it when the request is sent
+		if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+			return answer{fd: -1}, err
+		}
 	}
 	type result struct {
 		answer
@@ -76,11 +75,8 @@ func (t *inTime) ask(at place, r *request, fd int) (answer, error) {
 	came := make(chan result)
 	late := make(chan struct{}) // closed when nobody waits any more
 	go func() {
-		a, err := l.receive(&incoming{file: r.op.opens()}, forever)
-		if err != nil {
-			err = t.client.files.fail(err)
-		}
-		t.client.files.giveBack(l)
+		a, err := exchange(t.client.files, r, fd)
+		closeFD(fd)
 		select {
 		case came <- result{a, err}:
 		case <-late:
@@ -94,10 +90,7 @@ func (t *inTime) ask(at place, r *request, fd int) (answer, error) {
 	select {
 	case r := <-came:
 		t.waited(at, time.Since(began))
-		if r.error != nil {
-			return r.answer, r.error
-		}
-		return r.answer, r.answer.err()
+		return r.answer, r.error
 	case <-timer.C:
 		err = errUnanswered
 	case <-stop:

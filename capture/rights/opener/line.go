@@ -2,6 +2,7 @@ package opener
 
 import (
 	"cmp"
+	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -104,7 +105,7 @@ func (ls *lines) take(limit time.Duration) (l *line, waited time.Duration, err e
 	}
 	began := time.Now()
 	c, err := ls.connect(limit)
-	waited = min(time.Since(began), limit)
+	waited = min(time.Since(began), limit) // what exceeds that went by without a CPU
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	switch {
@@ -137,6 +138,18 @@ func (ls *lines) takeFree() (*line, error) {
 	}
 	ls.most--
 	return nil, nil
+}
+
+// send sends a request over a line that is free, as take returns it.
+func (ls *lines) send(r *request, fd int, limit time.Duration) (l *line, waited time.Duration, err error) {
+	if l, waited, err = ls.take(limit); err != nil {
+		return nil, waited, err
+	}
+	if err := l.send(r, fd); err != nil {
+		defer ls.giveBack(l)
+		return nil, waited, ls.fail(err)
+	}
+	return l, waited, nil
 }
 
 // giveBack notes that nothing is under way on a line any more.
@@ -173,14 +186,23 @@ type maker struct {
 	bounded bool // of the lines that it makes
 	ended   atomic.Bool
 
-	mu   sync.Mutex
-	owed bool // one was asked for, and has not come yet
+	turn chan struct{} // has room for whoever makes a line
+	owed bool          // one was asked for, and has not come yet
 }
 
-// connect makes a line. What does not come in time is the next one.
+// errLate means that a line has not come yet. It is the next one.
+var errLate = errors.New("it was not asked in time")
+
+// connect makes a line.
 func (m *maker) connect(limit time.Duration) (Conn, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	began, timer := time.Now(), time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case m.turn <- struct{}{}:
+	case <-timer.C:
+		return nil, errLate
+	}
+	defer func() { <-m.turn }()
 	if m.ended.Load() {
 		return nil, ErrEnded
 	}
@@ -190,10 +212,10 @@ func (m *maker) connect(limit time.Duration) (Conn, error) {
 		}
 		m.owed = true
 	}
-	a, err := m.receive(&incoming{file: true}, limit)
+	a, err := m.receive(&incoming{file: true, waited: time.Since(began)}, limit)
 	switch {
 	case err == errWaiting:
-		return nil, err
+		return nil, errLate
 	case err != nil:
 		m.End() // what comes over it later is not known any more
 		return nil, endedBy(err)
@@ -211,7 +233,7 @@ func (m *maker) end() {
 		return
 	}
 	m.End()
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.turn <- struct{}{}
 	m.Close()
+	<-m.turn
 }

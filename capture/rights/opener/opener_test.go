@@ -504,7 +504,7 @@ func TestLineOfAStoppedOpener(t *testing.T) {
 	c.wait = answerWait{credit.New(1<<40, time.Hour), one}
 	before := c.wait.credit.Left(time.Now())
 	for range times {
-		if _, err := c.Numbers(1); err != errWaiting {
+		if _, err := c.Numbers(1); !errors.Is(err, ErrLate) {
 			t.Errorf("from an opener that is stopped: %v", err)
 		}
 	}
@@ -520,5 +520,61 @@ func TestLineOfAStoppedOpener(t *testing.T) {
 	}
 	if n := len(c.reads.all); n != 1 {
 		t.Errorf("%d lines were made for one", n)
+	}
+}
+
+// TestLostLines closes lines as soon as they come, as the kernel does where a process has no descriptor to spare: the
+// opener goes on, and makes as many others.
+func TestLostLines(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	for _, m := range c.makers {
+		for range 2 * (mostFiles + mostReads) {
+			lane.Eventually(t, "a line", func() bool {
+				if err := m.send(&request{op: openLine}, -1); err != nil {
+					t.Fatal(err)
+				}
+				a, err := m.receive(&incoming{file: true}, forever)
+				if err != nil {
+					t.Fatal(err)
+				}
+				closeFD(a.fd)
+				return a.fd >= 0
+			})
+		}
+	}
+	if _, err := c.Numbers(0); err != nil {
+		t.Error(err)
+	}
+	if err := c.cmd.Process.Signal(unix.Signal(0)); err != nil {
+		t.Errorf("the opener has ended: %v", err)
+	}
+}
+
+// TestLineForWhoIsInAHurry has one goroutine wait for a line for as long as it takes, and another for a moment.
+func TestLineForWhoIsInAHurry(t *testing.T) {
+	t.Parallel()
+	c := sealed(t)
+	if err := c.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	m := c.makers[1]
+	came := make(chan error)
+	go func() {
+		line, err := m.connect(forever)
+		if err == nil {
+			line.Close()
+		}
+		came <- err
+	}()
+	lane.Eventually(t, "a line to be asked for", func() bool { return len(m.turn) == 1 })
+	if _, err := m.connect(time.Millisecond); err != errLate {
+		t.Errorf("who waits for a moment is told %v", err)
+	}
+	if err := c.cmd.Process.Signal(unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-came; err != nil {
+		t.Error(err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -96,51 +95,65 @@ func (s *server) grant() {
 // makeLines makes lines for whoever asks for them over a socket, so many at most.
 func (s *server) makeLines(socket, most int) {
 	defer func() { s.ended <- struct{}{} }()
+	room := make(chan struct{}, most) // has one for each line that is there
 	s.listen(socket, func(l *listener, r *request, fd int) {
 		closeFD(fd)
 		a := answer{errno: unix.EACCES, fd: -1}
-		if r.op == openLine && most > 0 {
-			most--
-			a = s.makeLine()
+		if r.op == openLine {
+			select {
+			case room <- struct{}{}:
+				a = s.makeLine(func() { <-room })
+			default:
+			}
 		}
 		l.answer(a)
 	})
 }
 
-// makeLine makes a line, and answers its requests. The end of one ends the opener.
-func (s *server) makeLine() (a answer) {
+// makeLine makes a line, and answers its requests. over is called at its end. That does not end the opener: whoever asks
+// may have had no descriptor to spare for the line.
+func (s *server) makeLine(over func()) (a answer) {
 	ours, theirs, err := passing.Sockets()
 	if err != nil {
+		over()
 		a.fail(err)
 		a.fd = -1
 		return a
 	}
 	go func() {
-		defer func() { s.ended <- struct{}{} }()
-		s.listen(ours, (*listener).take)
+		if !s.listen(ours, (*listener).take) {
+			s.ended <- struct{}{}
+		}
+		unix.Close(ours)
+		over()
 	}()
 	a.fd = theirs
 	return a
 }
 
-// listen has requests answered that come over a socket, one after the other, until its end, or something comes that is
-// none.
-func (s *server) listen(socket int, take func(l *listener, r *request, fd int)) {
+// listen answers requests that come over a socket, one after the other, until its end, or something comes that is none:
+// clean is false then.
+func (s *server) listen(socket int, take func(l *listener, r *request, fd int)) (clean bool) {
 	come, err := arrivals(socket)
 	if err != nil {
-		return
+		return true
+	}
+	defer come.Close()
+	tells, err := come.SyscallConn()
+	if err != nil {
+		return true
 	}
 	l := &listener{server: s, socket: socket, piece: make([]byte, pieceSize)}
 	buf := make([]byte, requestHead+mostText+1)
 	for {
-		n, fd, err := receivePolled(socket, come, buf)
+		n, fd, err := receivePolled(socket, tells, buf)
 		if err != nil || n == 0 {
-			return
+			return true
 		}
 		r, err := parseRequest(buf[:n])
 		if err != nil {
 			closeFD(fd)
-			return
+			return false
 		}
 		take(l, &r, fd)
 	}
@@ -148,7 +161,7 @@ func (s *server) listen(socket int, take func(l *listener, r *request, fd int)) 
 
 // arrivals is an epoll instance by which messages of a socket are waited for in the runtime's poller. That
 // would watch the socket itself for room, too, and be woken each time that the other end has received one.
-func arrivals(socket int) (syscall.RawConn, error) {
+func arrivals(socket int) (*os.File, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
@@ -161,7 +174,7 @@ func arrivals(socket int) (syscall.RawConn, error) {
 		unix.Close(epoll)
 		return nil, err
 	}
-	return os.NewFile(uintptr(epoll), "arrivals").SyscallConn()
+	return os.NewFile(uintptr(epoll), "arrivals"), nil
 }
 
 // take answers a request about other processes and files.
