@@ -159,8 +159,8 @@ func Recvmsg(socket int, message, control []byte, flags int) (n, controls int, e
 	return int(got), int(head.Controllen), nil
 }
 
-// Sleep makes the thread sleep, and the goroutines of its processor with it: it is for threads that have a CPU before
-// all others.
+// Sleep makes the thread sleep, and the goroutines of its processor with it, for a time, or until a signal comes, as Go
+// sends one to interrupt a thread. It is for threads that have a CPU before all others.
 func Sleep(pause time.Duration) {
 	until := unix.NsecToTimespec(int64(pause))
 	_, _, _ = syscall.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&until)), 0, 0)
