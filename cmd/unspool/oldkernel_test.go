@@ -78,13 +78,14 @@ func TestKernelsThatRefuse(t *testing.T) {
 	}
 }
 
-// withoutServers has a command see no file system of another test that has a server. Where there is one, a process
+// withoutServers starts a command where no file system of another test has a server. Where there is one, a process
 // opens files whose filter refuses openat2 before the kernel of the test does.
 func withoutServers(t *testing.T, cmd *exec.Cmd) {
 	programs.NeedMounts(t)
 	const script = `while read -r id parent device root where rest; do
 	case $rest in *" - fuse"*) umount -c -l "$where" ;; esac
-done </proc/self/mountinfo && exec "$@"`
+done </proc/self/mountinfo
+exec "$@"`
 	cmd.Args = append([]string{"sh", "-c", script, "sh", cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
