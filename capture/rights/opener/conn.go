@@ -34,8 +34,8 @@ type socket struct {
 	poll syscall.RawConn // of file
 }
 
-// roundTime is how long a bounded socket waits before the time is looked at again: a pause of this process is charged as
-// so much at most.
+// roundTime is how long a bounded socket waits before the time is looked at again: a pause of this process is charged
+// as so much at most.
 const roundTime = mostForOne * 3 / 4
 
 // soon is how long whoever waits for a bounded time does so without Go's monitor thread, which an ordinary

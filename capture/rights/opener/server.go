@@ -110,8 +110,8 @@ func (s *server) makeLines(socket, most int) {
 	})
 }
 
-// makeLine makes a line, and answers its requests. over is called at its end. That does not end the opener: whoever asks
-// may have had no descriptor to spare for the line.
+// makeLine makes a line, and answers its requests. over is called at its end. That does not end the opener: whoever
+// asks may have had no descriptor to spare for the line.
 func (s *server) makeLine(over func()) (a answer) {
 	ours, theirs, err := passing.Sockets()
 	if err != nil {
