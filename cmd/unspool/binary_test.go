@@ -168,7 +168,25 @@ func exitStatus(s *os.ProcessState) int {
 // unspool runs the program under test to its end.
 func unspool(t testing.TB, dir string, args ...string) ended {
 	t.Helper()
-	return start(t, dir, nil, args...).finish(t, time.Minute)
+	return unspoolWith(t, nil, dir, args...)
+}
+
+// unspoolWith runs it with an environment in addition, and its temporary files in a folder of everybody's that has to
+// be empty at the end.
+func unspoolWith(t testing.TB, env []string, dir string, args ...string) ended {
+	t.Helper()
+	folder := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(folder), 0o755), os.Chmod(folder, 0o1777)); err != nil {
+		t.Fatal(err)
+	}
+	e := start(t, dir, func(cmd *exec.Cmd) {
+		cmd.Env = slices.Concat(os.Environ(), env, []string{"TMPDIR=" + folder})
+	}, args...).finish(t, time.Minute)
+	left, err := os.ReadDir(folder)
+	if err != nil || len(left) > 0 {
+		t.Errorf("unspool %v left %v, %v", args, left, err)
+	}
+	return e
 }
 
 // output runs a tool and returns what it printed; one that fails fails the test.

@@ -264,13 +264,17 @@ func (f *compareFlags) recording(path string) (under bool, err error) {
 	return under, errors.Join(err, perr)
 }
 
-// pairs prints the comparison of a file with two callchains for each sample, of asked bytes of stack.
+// pairs prints the comparison of a temporary file with two callchains for each sample, of asked bytes of stack. The
+// file is removed at once, so that its folder is empty when the opener removes that, however this process ends.
 func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs) (under bool, err error) {
 	r, err := perfdata.Open(path)
 	if err != nil {
 		return false, err
 	}
 	defer r.Close()
+	if err := os.Remove(path); err != nil {
+		return false, err
+	}
 	ctx, stop := untilInterrupted()
 	defer stop()
 	line := f.statusLine()

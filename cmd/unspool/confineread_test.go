@@ -22,20 +22,6 @@ import (
 	"unspool/unwind/image/fusetest"
 )
 
-// as runs the program under test as root with an environment in addition, and its temporary files in a folder
-// that has to be empty at the end.
-func as(t *testing.T, env []string, dir string, args ...string) ended {
-	t.Helper()
-	tmp := directoryOf(t, 0, 0o1777)
-	e := start(t, dir, func(cmd *exec.Cmd) {
-		cmd.Env = slices.Concat(os.Environ(), env, []string{"TMPDIR=" + tmp})
-	}, args...).finish(t, time.Minute)
-	if left := namesIn(t, tmp); len(left) > 0 {
-		t.Errorf("unspool %v left %q", args, left)
-	}
-	return e
-}
-
 // TestReadingIsConfined looks at processes that wait for a recording to read.
 func TestReadingIsConfined(t *testing.T) {
 	t.Parallel()
@@ -164,7 +150,7 @@ func readInTheUsersName(t *testing.T) {
 
 	names := func(env []string, args ...string) bool {
 		t.Helper()
-		e := as(t, env, dir, append(args, data, "-o", "-", "--format", "folded")...)
+		e := unspoolWith(t, env, dir, append(args, data, "-o", "-", "--format", "folded")...)
 		if e.status != 0 {
 			t.Fatalf("%v: status %d\n%s", args, e.status, e.stderr)
 		}
@@ -201,13 +187,13 @@ func readInTheUsersName(t *testing.T) {
 		{"report", data}, {"convert", data, "-o", "x.data"}, {"convert", data, "-o", "x.html"}, {"check", data},
 		{"compare", data}, {"report", data, data}, {"report", "--http", data},
 	} {
-		e := as(t, bySudo, dir, args...)
+		e := unspoolWith(t, bySudo, dir, args...)
 		e.fails(t, statusFailure, "permission denied.*sudo.*uid 65533.*--no-sandbox")
 	}
-	if e := as(t, bySelf, dir, "report", data); e.status != 0 {
+	if e := unspoolWith(t, bySelf, dir, "report", data); e.status != 0 {
 		t.Errorf("root: %s", e.stderr)
 	}
-	if e := as(t, bySudo, dir, "report", "--no-sandbox", data); e.status != 0 {
+	if e := unspoolWith(t, bySudo, dir, "report", "--no-sandbox", data); e.status != 0 {
 		t.Errorf("--no-sandbox: %s", e.stderr)
 	}
 }
@@ -228,7 +214,7 @@ func TestOutputsWhereTheUserMayNot(t *testing.T) {
 	work := directoryOf(t, user, 0o755)
 	command := []string{"--", programs.Build(t, "plain"), programs.Times(counted)}
 	recorded := filepath.Join(work, "in.data")
-	if e := as(t, bySudo, work, slices.Concat([]string{"record", "-q", "-o", recorded}, programs.Faults(),
+	if e := unspoolWith(t, bySudo, work, slices.Concat([]string{"record", "-q", "-o", recorded}, programs.Faults(),
 		command)...); e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
 	}
@@ -238,7 +224,7 @@ func TestOutputsWhereTheUserMayNot(t *testing.T) {
 			slices.Concat([]string{"record", "-q", "-o", out}, programs.Faults(), command),
 			{"convert", "-q", recorded, "-o", out, "--stats", filepath.Join(dir, "stats.json")},
 		} {
-			if e := as(t, bySudo, work, args...); e.status != 0 {
+			if e := unspoolWith(t, bySudo, work, args...); e.status != 0 {
 				t.Errorf("%v: status %d\n%s", args, e.status, e.stderr)
 			}
 		}
@@ -247,7 +233,7 @@ func TestOutputsWhereTheUserMayNot(t *testing.T) {
 			t.Errorf("%s: uid %d, mode %o, %d bytes, %v", name, st.Uid, st.Mode, st.Size, err)
 		}
 	}
-	e := as(t, bySudo, work, "report", recorded, recorded, "--html", filepath.Join(dir, "two.html"))
+	e := unspoolWith(t, bySudo, work, "report", recorded, recorded, "--html", filepath.Join(dir, "two.html"))
 	var st unix.Stat_t
 	if err := unix.Stat(filepath.Join(dir, "two.html"), &st); e.status != 0 || err != nil || st.Uid != user ||
 		st.Mode&0o777 != 0o600 || st.Size == 0 {
@@ -316,7 +302,7 @@ func TestNamesFromDebuginfodWhenConfined(t *testing.T) {
 		env := append(slices.Clone(c.env), "HOME="+home, "XDG_CACHE_HOME=", "DEBUGINFOD_CACHE_PATH=",
 			"DEBUGINFOD_URLS="+server.URL)
 		for range 2 { // from the server, and from the cache
-			e := as(t, env, dir, "convert", "-q", data, "-o", "-", "--format", "folded")
+			e := unspoolWith(t, env, dir, "convert", "-q", data, "-o", "-", "--format", "folded")
 			if e.status != 0 || !strings.Contains(e.stdout, "shapes::Circle::area") {
 				t.Errorf("uid %d: status %d\n%s", c.uid, e.status, e.stderr)
 			}
@@ -350,11 +336,11 @@ func TestVerboseSaysHowReadingIsConfined(t *testing.T) {
 			"--sandbox": "confined: no new privileges, Landlock, ", "--no-sandbox": "unspool: not confined",
 		} {
 			args := append(slices.Clone(command), option, "-v", data)
-			if e := as(t, bySelf, dir, args...); e.status != 0 || !strings.Contains(e.stderr, want) {
+			if e := unspoolWith(t, bySelf, dir, args...); e.status != 0 || !strings.Contains(e.stderr, want) {
 				t.Errorf("%v: status %d, %q is not said:\n%s", args, e.status, want, e.stderr)
 			}
 		}
-		if e := as(t, bySelf, dir, append(slices.Clone(command), data)...); strings.Contains(e.stderr, "confined") {
+		if e := unspoolWith(t, bySelf, dir, append(slices.Clone(command), data)...); strings.Contains(e.stderr, "confined") {
 			t.Errorf("%v: said without -v:\n%s", command, e.stderr)
 		}
 	}
@@ -366,13 +352,13 @@ func TestKernelsNamesBySudo(t *testing.T) {
 	t.Parallel()
 	dir := directoryOf(t, user, 0o755)
 	data := filepath.Join(dir, "perf.data")
-	e := as(t, bySudo, dir, "record", "-q", "-e", "page-faults:k", "-c", "1", "-o", data, "--", "dd", "if=/dev/zero",
-		"of=/dev/null", "bs=64k", "count=1")
+	e := unspoolWith(t, bySudo, dir, "record", "-q", "-e", "page-faults:k", "-c", "1", "-o", data, "--", "dd",
+		"if=/dev/zero", "of=/dev/null", "bs=64k", "count=1")
 	if e.status != 0 {
 		t.Fatal(e.stderr)
 	}
 	names := func(args ...string) bool {
-		e := as(t, bySudo, dir, append([]string{"report"}, append(args, data)...)...)
+		e := unspoolWith(t, bySudo, dir, append([]string{"report"}, append(args, data)...)...)
 		if e.status != 0 {
 			t.Fatal(e.stderr)
 		}
