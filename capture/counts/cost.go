@@ -1,6 +1,10 @@
 package counts
 
 import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,11 +22,23 @@ func CPUTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// MaxRSS is the most memory that this process has had, in bytes.
+// Prepare opens what the costs of this process are read from. Once it is confined, it could not.
+func Prepare() { _, _ = status() }
+
+// status is open as long as the process lives.
+var status = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/self/status") })
+
+// MaxRSS is the most memory that this process has had, in bytes; 0 if that is not known. It is not that of getrusage(2):
+// there the program that this process was before execve(2) counts, too.
 func MaxRSS() uint64 {
-	var u unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+	file, err := status()
+	if err != nil {
 		return 0
 	}
-	return uint64(u.Maxrss) << 10
+	var text [4096]byte
+	n, _ := file.ReadAt(text[:], 0)
+	_, rest, _ := strings.Cut(string(text[:n]), "\nVmHWM:")
+	line, _, _ := strings.Cut(rest, "\n")
+	kb, _ := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(line, "kB")), 10, 64)
+	return kb << 10
 }

@@ -79,6 +79,8 @@ type statsJSON struct {
 	} `json:"unwind"`
 	Cost struct {
 		CPU         float64 `json:"cpu_s"`
+		Start       float64 `json:"start_cpu_s"`
+		End         float64 `json:"end_cpu_s"`
 		CPUShare    float64 `json:"cpu_share"`
 		PerSample   float64 `json:"us_per_sample"`
 		MaxRSSBytes uint64  `json:"max_rss_bytes"`
@@ -137,6 +139,8 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 		j.Unwind.FramesBy[unwind.Source(i).String()] = n
 	}
 	j.Cost.CPU = s.CPU.Seconds()
+	j.Cost.Start = s.Start.Seconds()
+	j.Cost.End = s.End().Seconds()
 	j.Cost.CPUShare = s.CPUShare()
 	if s.Samples > 0 {
 		j.Cost.PerSample = float64(s.Busy.Nanoseconds()) / 1e3 / float64(s.Samples)

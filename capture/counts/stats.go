@@ -46,7 +46,8 @@ type Stats struct {
 
 	Command  []string
 	Duration time.Duration // with the events enabled
-	CPU      time.Duration // of the whole process, user and system
+	CPU      time.Duration // of this process and of its opener from start to end, user and system
+	Start    time.Duration // of that, until the events were enabled
 	Busy     time.Duration // of that, from enabling the events to the last sample written
 	MaxRSS   uint64        // bytes
 	Priority string        // of this process while it recorded, "" for a conversion: see package priority
@@ -100,6 +101,9 @@ func (s *Stats) Joined() uint64 {
 
 // ByCFI is the number of complete stacks that were found by CFI alone.
 func (s *Stats) ByCFI() uint64 { return s.Complete() - s.Guessed - s.Joined() }
+
+// End is the CPU time after the last sample was written.
+func (s *Stats) End() time.Duration { return s.CPU - s.Start - s.Busy }
 
 // CPUShare is the share of one CPU that unspool took while it recorded.
 func (s *Stats) CPUShare() float64 {

@@ -82,7 +82,7 @@ func TestHowFramesWereFoundIsCounted(t *testing.T) {
 // TestSumAddsEveryCount adds up two lanes of which every count is another number. What is measured once for
 // the whole process is not added up.
 func TestSumAddsEveryCount(t *testing.T) {
-	once := []string{"Written", "Command", "Duration", "CPU", "Busy", "MaxRSS", "Priority", "OfflineCPUs",
+	once := []string{"Written", "Command", "Duration", "CPU", "Start", "Busy", "MaxRSS", "Priority", "OfflineCPUs",
 		"Forgotten", "LeftOut", "CommandLines"}
 	var lanes [2]Stats
 	next := uint64(0)

@@ -140,7 +140,7 @@ func WriteSummary(w io.Writer, s *Stats, t *Trouble, limits Settings, output str
 		fmt.Fprintf(w, ", %.1f µs a sample", float64(s.Busy.Nanoseconds())/1e3/float64(s.Samples))
 	}
 	if !limits.Converted {
-		fmt.Fprintf(w, ", and %.2f s of CPU time to start and to end", (s.CPU - s.Busy).Seconds())
+		fmt.Fprintf(w, ", and %.2f s of CPU time to start and to end", (s.Start + s.End()).Seconds())
 	}
 	fmt.Fprint(w, "; ")
 	if !limits.Copied {

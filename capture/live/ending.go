@@ -16,7 +16,7 @@ func (r *recording) measure(now time.Time) {
 	st.Command = commandlines.Mask(r.Command)
 	st.Duration = now.Sub(r.began)
 	st.CPU = r.opener.cpuTime()
-	st.Busy = st.CPU - r.busyCPU
+	st.Busy = st.CPU - st.Start
 	st.MaxRSS = counts.MaxRSS()
 	st.Lost = r.source.Lost()
 	st.Forgotten = r.session.Table().Forgotten()

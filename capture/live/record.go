@@ -102,8 +102,7 @@ type recording struct {
 	outran    bool       // a recorded real-time thread was seen, and the priority raised if possible
 
 	began     time.Time
-	lastDrain uint64        // when it began, by [perfring.Source.Now]
-	busyCPU   time.Duration // CPU time used before the events were enabled
+	lastDrain uint64 // when it began, by [perfring.Source.Now]
 }
 
 func (r *recording) open() error {
@@ -248,7 +247,7 @@ func (r *recording) run(ctx context.Context) error {
 	if err := r.confine(); err != nil {
 		return err
 	}
-	r.busyCPU = r.opener.cpuTime()
+	r.session.Stats.Start = r.opener.cpuTime()
 	r.began = time.Now()
 	r.out.Started = true
 	stop := context.AfterFunc(ctx, r.source.Wake)

@@ -87,7 +87,7 @@ func Convert(ctx context.Context, o Options) (out Conversion, err error) {
 	stop := context.AfterFunc(ctx, r.Stop)
 	defer stop()
 	c := &conversion{
-		Options: o, stop: ctx.Done(), reader: r, out: &out, began: time.Now(), busyCPU: counts.CPUTime(),
+		Options: o, stop: ctx.Done(), reader: r, out: &out, began: time.Now(), startCPU: counts.CPUTime(),
 	}
 	c.report = c.began.Add(counts.ProgressEvery)
 	err = r.Ordered(c.record)
@@ -174,9 +174,9 @@ type conversion struct {
 	// waiting.
 	passOn bool
 
-	began   time.Time
-	report  time.Time
-	busyCPU time.Duration
+	began    time.Time
+	report   time.Time
+	startCPU time.Duration
 }
 
 // begin creates the output. The events and features of a pipe are known when its first
@@ -407,7 +407,8 @@ func (c *conversion) finish() (err error) {
 	st.Command = c.reader.CommandLine()
 	st.Duration = time.Since(c.began)
 	st.CPU = counts.CPUTime()
-	st.Busy = st.CPU - c.busyCPU
+	st.Start = c.startCPU
+	st.Busy = st.CPU - st.Start
 	st.MaxRSS = counts.MaxRSS()
 	st.Written = uint64(c.writer.Written())
 	c.out.Stats = st

@@ -95,6 +95,7 @@ func TestStatsAddUp(t *testing.T) {
 	}
 	stats := s.Counted()
 	stats.Duration, stats.CPU, stats.Busy = 2*time.Second, time.Second/10, 14*time.Microsecond
+	stats.Start = 60 * time.Millisecond
 	stats.Priority = "real-time 1"
 	stats.MaxRSS, stats.Written, stats.Command = 1<<20, 5000, []string{"a&b"}
 
@@ -153,8 +154,8 @@ func TestStatsAddUp(t *testing.T) {
 		j.Unwind.FramesBy["frame_pointer"] != 2 {
 		t.Errorf("frames by %v", j.Unwind.FramesBy)
 	}
-	cost := map[string]any{"cpu_s": 0.1, "cpu_share": 7e-06, "us_per_sample": 2.0,
-		"max_rss_bytes": float64(1 << 20), "priority": "real-time 1"}
+	cost := map[string]any{"cpu_s": 0.1, "start_cpu_s": 0.06, "end_cpu_s": 0.039986, "cpu_share": 7e-06,
+		"us_per_sample": 2.0, "max_rss_bytes": float64(1 << 20), "priority": "real-time 1"}
 	if !maps.Equal(j.Cost, cost) {
 		t.Errorf("cost %v, want %v", j.Cost, cost)
 	}

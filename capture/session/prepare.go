@@ -3,6 +3,7 @@ package session
 import (
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/unwind/image/fileid"
 	"unspool/unwind/vdso"
 )
@@ -11,5 +12,6 @@ import (
 func Prepare() error {
 	_, _ = time.Now().Zone() // reads /etc/localtime
 	_, _ = vdso.Own()
+	counts.Prepare()
 	return fileid.Prepare()
 }

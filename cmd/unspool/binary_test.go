@@ -235,6 +235,8 @@ type statistics struct {
 	Cost struct {
 		CPU       float64 `json:"cpu_s"`
 		CPUShare  float64 `json:"cpu_share"`
+		Start     float64 `json:"start_cpu_s"`
+		End       float64 `json:"end_cpu_s"`
 		PerSample float64 `json:"us_per_sample"`
 		MaxRSS    uint64  `json:"max_rss_bytes"`
 		Priority  string
