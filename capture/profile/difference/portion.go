@@ -2,12 +2,6 @@ package difference
 
 import "math"
 
-// Blocks is into how many parts of equal length the time of a recording is divided.
-const Blocks = blocks
-
-// BlockOf is the block of a time after the start of a recording of some length, both in ns.
-func BlockOf(after, length uint64) int { return int(block(after, length)) }
-
 // A Portion is how many samples of a recording are of some kind, of how many, in each block of its time. Where samples
 // have no times, all are in one block.
 type Portion struct{ Part, Whole [Blocks]float64 }

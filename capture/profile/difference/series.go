@@ -8,15 +8,15 @@ import (
 	"unspool/capture/profile"
 )
 
-// blocks is into how many parts of equal length the time of each recording is divided, to see what comes in
+// Blocks is into how many parts of equal length the time of each recording is divided, to see what comes in
 // bursts: see doc.go.
-const blocks = 128
+const Blocks = 128
 
 // series are the samples of one side of a pair by block.
 type series struct {
 	timed  bool
 	points []point // by block, then by node and thread
-	counts [blocks]float64
+	counts [Blocks]float64
 }
 
 // point is samples of a stack in a thread, in a block.
@@ -26,9 +26,9 @@ type point struct {
 	block        uint8
 }
 
-// block is the block of a time after the start of a recording of some length.
-func block(after, length uint64) uint8 {
-	high, low := bits.Mul64(min(after, length), blocks)
+// BlockOf is the block of a time after the start of a recording of some length, both in ns.
+func BlockOf(after, length uint64) uint8 {
+	high, low := bits.Mul64(min(after, length), Blocks)
 	b, _ := bits.Div64(high, low, length+1) // the last sample is in the last block
 	return uint8(b)
 }
@@ -52,7 +52,7 @@ func (m *Merged) series(pair, side int) (*series, error) {
 			if p.Event != event {
 				return nil
 			}
-			s.add(point{node: p.Node, thread: int32(thread), block: block(p.Time, length)}, 1)
+			s.add(point{node: p.Node, thread: int32(thread), block: BlockOf(p.Time, length)}, 1)
 			if len(s.points) > 2*sorted+1<<16 {
 				s.merge()
 				sorted = len(s.points)
@@ -121,7 +121,7 @@ func (s *series) spreads(rows Rows) []spread {
 		now[row] += n
 	}
 	at, last := 0, 0.0
-	for b := range blocks {
+	for b := range Blocks {
 		for ; at < len(s.points) && int(s.points[at].block) == b; at++ {
 			p := &s.points[at]
 			rows.Of(p.thread, p.node, func(row int32) { add(row, float64(p.count)) })
@@ -155,7 +155,7 @@ func (s *series) spreads(rows Rows) []spread {
 
 // squares is the sum of squares of how much all samples differ between a block and the next.
 func (s *series) squares() (sum float64) {
-	for b := 1; b < blocks; b++ {
+	for b := 1; b < Blocks; b++ {
 		d := s.counts[b] - s.counts[b-1]
 		sum += d * d
 	}
@@ -163,7 +163,7 @@ func (s *series) squares() (sum float64) {
 }
 
 // perDifference turns a sum of squares of differences between blocks into the variance of the whole.
-const perDifference = blocks / (2.0 * (blocks - 1))
+const perDifference = Blocks / (2.0 * (Blocks - 1))
 
 // bursts is by how much the variance of a share of the samples is larger than that of samples that are drawn
 // by lot, and likewise that of the samples' number. Both are at least 1.

@@ -80,11 +80,11 @@ func byName(t testing.TB, m *Merged) map[string]Delta {
 
 func TestBlock(t *testing.T) {
 	for after, want := range map[uint64]uint8{0: 0, 7: 0, 8: 1, 511: 63, 512: 64, 1023: 127, 1024: 127} {
-		if got := block(after, 1023); got != want {
+		if got := BlockOf(after, 1023); got != want {
 			t.Errorf("%d: %d, want %d", after, got, want)
 		}
 	}
-	if got := block(1<<63, 1<<63); got != blocks-1 {
+	if got := BlockOf(1<<63, 1<<63); got != Blocks-1 {
 		t.Errorf("the last block is %d", got)
 	}
 }
@@ -93,8 +93,8 @@ func TestBlock(t *testing.T) {
 // and f02 ten, in one block, in the place of f03.
 func TestBursts(t *testing.T) {
 	r := making(t, 4)
-	for b := range blocks {
-		at := length*time.Duration(b)/blocks + time.Millisecond
+	for b := range Blocks {
+		at := length*time.Duration(b)/Blocks + time.Millisecond
 		for n := range 10 {
 			switch {
 			case b == 70:

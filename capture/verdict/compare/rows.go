@@ -120,7 +120,7 @@ func (c *Comparison) each(fn func(task int32, group int32, block int, n uint64))
 	length := uint64(max(0, c.DWARF.Duration))
 	for task := range c.Tasks {
 		if err := c.Times.Each(int32(task), func(p profile.Point) error {
-			fn(int32(task), c.group(p.Node), difference.BlockOf(p.Time-min(c.DWARF.First, p.Time), length), 1)
+			fn(int32(task), c.group(p.Node), int(difference.BlockOf(p.Time-min(c.DWARF.First, p.Time), length)), 1)
 			return nil
 		}); err != nil {
 			return err
