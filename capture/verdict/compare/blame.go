@@ -110,11 +110,9 @@ func (c *Comparison) blamed(g *PairGroup) int32 {
 	default:
 		return -1
 	}
-	node := g.DWARF
-	for range g.Kernel + max(g.Parted, 1) - 1 {
-		if node = c.DWARF.Nodes[node].Parent; node <= 0 {
-			return -1
-		}
+	node := above(c.DWARF, g.DWARF, g.Kernel+max(g.Parted, 1)-1)
+	if node == 0 {
+		return -1
 	}
 	return c.DWARF.Nodes[node].Frame
 }

@@ -342,12 +342,10 @@ func (c *Comparison) classes() map[string]ClassResult {
 
 // example shows the stacks of a group, without the kernel's part.
 func (c *Comparison) example(g *PairGroup) *Example {
-	names := func(p *profile.Profile, node int32) []string {
+	names := func(p *profile.Profile, leaf int32) []string {
 		list := []string{}
-		for i := 0; node > 0; node, i = p.Nodes[node].Parent, i+1 {
-			if i >= g.Kernel {
-				list = append(list, p.Frames[p.Nodes[node].Frame].Name)
-			}
+		for _, f := range userFrames(p, leaf, g.Kernel) {
+			list = append(list, p.Frames[f].Name)
 		}
 		return list
 	}

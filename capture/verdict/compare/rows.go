@@ -144,13 +144,8 @@ func (c *Comparison) rowNames(packages []string) func(task, group int32) [numBy]
 
 // sampled is the image of the innermost user frame of a group, -1 for none.
 func (c *Comparison) sampled(g *PairGroup) int32 {
-	node := g.DWARF
-	for range g.Kernel {
-		if node > 0 {
-			node = c.DWARF.Nodes[node].Parent
-		}
-	}
-	if node <= 0 {
+	node := above(c.DWARF, g.DWARF, g.Kernel)
+	if node == 0 {
 		return -1
 	}
 	return c.DWARF.Frames[c.DWARF.Nodes[node].Frame].Image

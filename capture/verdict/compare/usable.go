@@ -186,17 +186,9 @@ func (c *Comparison) Judge() {
 
 // chains returns the stacks of a group.
 func (c *Comparison) chains(g *PairGroup) *chains {
-	stack := func(p *profile.Profile, node int32) (frames []int32) {
-		for i := 0; node > 0; node, i = p.Nodes[node].Parent, i+1 {
-			if i >= g.Kernel {
-				frames = append(frames, p.Nodes[node].Frame)
-			}
-		}
-		return frames
-	}
 	s := chains{
-		dwarf: stack(c.DWARF, g.DWARF), fp: stack(c.FP, g.FP), complete: g.End == profile.Complete, open: g.Open,
-		parted: g.Parted,
+		dwarf: userFrames(c.DWARF, g.DWARF, g.Kernel), fp: userFrames(c.FP, g.FP, g.Kernel),
+		complete: g.End == profile.Complete, open: g.Open, parted: g.Parted,
 		function: func(frame int32) int32 {
 			if c.DWARF.Frames[frame].Kind == profile.Unmapped {
 				return -1
@@ -206,6 +198,22 @@ func (c *Comparison) chains(g *PairGroup) *chains {
 	}
 	s.entry = c.starts.entry(s.dwarf, s.complete)
 	return &s
+}
+
+// userFrames are the frames of a stack, leaf first, without those of the kernel at its leaf.
+func userFrames(p *profile.Profile, leaf int32, kernel int) (frames []int32) {
+	for node := above(p, leaf, kernel); node > 0; node = p.Nodes[node].Parent {
+		frames = append(frames, p.Nodes[node].Frame)
+	}
+	return frames
+}
+
+// above is the node so many frames above a node, 0 where the stack has no such frame.
+func above(p *profile.Profile, node int32, frames int) int32 {
+	for ; frames > 0 && node > 0; frames-- {
+		node = p.Nodes[node].Parent
+	}
+	return max(node, 0)
 }
 
 // startNames are the functions from which the entry of a program or of a thread is called.
