@@ -107,7 +107,7 @@ type ShareResult struct {
 	FP       float64 `json:"fp"`
 }
 
-// CallResult is a Call.
+// CallResult is an Edge.
 type CallResult struct {
 	Caller  string  `json:"caller"`
 	Callee  string  `json:"callee"`
