@@ -31,15 +31,23 @@ func estimate(part, effective, whole, z float64) Estimate {
 	return Estimate{l.low, l.value, l.high}
 }
 
-// Needed is how many samples the interval takes to go no further than within to either side, if its share is the one
-// of those that are possible with the widest interval. It is at least 1.
+// Needed is how many samples the interval takes to go no further than within to either side, whichever of the
+// shares that are possible turns out. Where there are not enough, it is more than there are. It is at least 1.
 func (s Strata) Needed(tests int, within float64) uint64 {
 	_, _, bursts := s.sums()
 	e, z := s.Estimate(tests), quantile(tests)
-	share := min(max(0.5, e.Low), e.High)
-	enough := func(n int) bool {
-		e := estimate(share*float64(n), float64(n), float64(n), z)
-		return e.Within(within)
+	enough := func(samples int) bool {
+		n := float64(samples)
+		// Wilson's interval is lopsided. It goes furthest to one side, by z / 2√n, from a share that is as far from a half,
+		// and the less far the further a share is from that one.
+		most := z / 2 / math.Sqrt(n)
+		for _, share := range [...]float64{0.5 - most, 0.5 + most} {
+			share = min(max(share, e.Low), e.High)
+			if !estimate(share*n, n, n, z).Within(within) {
+				return false
+			}
+		}
+		return true
 	}
 	few, many := 0, 1
 	for !enough(many) {

@@ -1,6 +1,9 @@
 package difference
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // Shares of Wilson's intervals as tables have them: 81 of 263, and 0 and 20 of 20 (Newcombe, Two-sided confidence
 // intervals for the single proportion, Statistics in Medicine 17 (1998), table I: method 3).
@@ -38,31 +41,66 @@ func TestPortionsInBursts(t *testing.T) {
 	if of := (less.High - less.Low) / (lot.High - lot.Low); !near(of*of, 7.74, 0.005) {
 		t.Errorf("a variance of %v times", of*of)
 	}
-	// 1.96² · 0.25 / 0.05² is 384.1, less 1.96² as Wilson counts it.
-	if n := (Strata{&even}).Needed(1, 0.05); n != 381 {
+	// 1.96² · 0.25 / 0.05² is 384.1: so many if 0.45 and 0.55 are possible. Of the lot, 0.469 is the least that is, and
+	// its interval goes up by 0.05004 with 383 samples, and by 0.04997 with 384.
+	if n := (Strata{&even}).Needed(1, 0.05); n != 384 {
 		t.Errorf("%d are needed", n)
 	}
-	if n := (Strata{&bursts}).Needed(1, 0.05); n != 3024 { // 381 times 7.937
+	if n := (Strata{&bursts}).Needed(1, 0.05); n != 3056 { // 385 times 7.9375
 		t.Errorf("%d are needed with bursts", n)
 	}
 }
 
-// What is needed is enough, and one less is not.
+// What is needed is enough for every share that is possible, and one less is not: the share that goes furthest to one
+// side is z / 2√n from a half, or the possible one that is nearest to that.
 func TestNeeded(t *testing.T) {
 	for _, c := range []struct{ part, whole, within float64 }{
 		{0, 10, 0.05}, {5, 10, 0.05}, {10, 10, 0.05}, {0, 0, 0.1}, {3, 4000, 0.001}, {1, 1, 0.5}, {999, 1000, 0.01},
+		{296, 657, 0.05}, {361, 657, 0.05},
 	} {
 		var p Portion
 		p.Part[0], p.Whole[0] = c.part, c.whole
-		e := p.Estimate(3)
-		share, n := min(max(0.5, e.Low), e.High), float64(Strata{&p}.Needed(3, c.within))
-		z := quantile(3)
-		if !estimate(share*n, n, n, z).Within(c.within) {
+		e, n, z := p.Estimate(3), float64(Strata{&p}.Needed(3, c.within)), quantile(3)
+		enough := func(n float64) bool {
+			shares := []float64{0.5 - z/2/math.Sqrt(n), 0.5 + z/2/math.Sqrt(n)}
+			for i := range 1001 {
+				shares = append(shares, e.Low+(e.High-e.Low)*float64(i)/1000)
+			}
+			for _, share := range shares {
+				share = min(max(share, e.Low), e.High)
+				if !estimate(share*n, n, n, z).Within(c.within) {
+					return false
+				}
+			}
+			return true
+		}
+		if !enough(n) {
 			t.Errorf("%+v: %v is not enough", c, n)
 		}
-		if n--; n > 0 && estimate(share*n, n, n, z).Within(c.within) {
+		if n--; n > 0 && enough(n) {
 			t.Errorf("%+v: %v would be enough", c, n)
 		}
+	}
+}
+
+// Whoever has too few samples is told of more than there are.
+func TestMoreIsNeeded(t *testing.T) {
+	tooFew := 0
+	for whole := 640.0; whole < 680; whole++ {
+		for part := range int(whole) + 1 {
+			var p Portion
+			p.Part[0], p.Whole[0] = float64(part), whole
+			if e := p.Estimate(5); e.Within(0.05) {
+				continue
+			}
+			tooFew++
+			if n := (Strata{&p}).Needed(5, 0.05); float64(n) <= whole {
+				t.Errorf("%d of %v are not enough, and %d are needed", part, whole, n)
+			}
+		}
+	}
+	if tooFew == 0 {
+		t.Error("all are enough")
 	}
 }
 

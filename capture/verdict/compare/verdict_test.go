@@ -121,9 +121,9 @@ func TestSentences(t *testing.T) {
 		{repeat(2000, sameGroup, falseGroup), tasks, "With frame pointers 50 % (47–53) of 4,000 stacks are usable, 50 % " +
 			"(47–53) show a call that never was (most in libz.so.1); with DWARF 100 % (99.8–100) are."},
 		{repeat(3, sameGroup), first, "Not enough to say how many of server's 3 stacks are usable with frame " +
-			"pointers: it takes about 660 samples."},
+			"pointers: it takes about 670 samples."},
 		{repeat(1, sameGroup), first, "Not enough to say how many of server's 1 stack are usable with frame pointers: it " +
-			"takes about 660 samples."},
+			"takes about 670 samples."},
 	} {
 		v := verdictOf(t, sampled(t, c.groups, c.task))
 		if v.Sentence != c.want {
