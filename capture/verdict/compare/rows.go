@@ -95,8 +95,8 @@ type RowResult struct {
 	False   PortionResult `json:"false"`
 	Lost    float64       `json:"mean_frames_lost"` // start code left out
 	// Whose code loses most of the row's stacks that are not usable, "" for none: a package, without its version, or an
-	// image that is of none.
-	// BlameShare is of these stacks.
+	// image that is of none. BlameShare is of all of the row's stacks that are not usable. Of those that were cut, or that
+	// DWARF does not know either, nobody's code is to blame.
 	Blame      string  `json:"blame"`
 	BlameShare float64 `json:"blame_share"`
 }
@@ -106,6 +106,7 @@ type rowTally struct {
 	samples       uint64
 	usable, wrong difference.Portion
 	lost          uint64
+	unusable      uint64
 	blamed        map[string]uint64
 }
 
@@ -239,7 +240,11 @@ func (t *rowTally) add(c *Comparison, g *PairGroup, block int, n uint64, package
 	t.lost += n * uint64(g.PairState.Lost)
 	count(&t.usable, block, n, g.Usable == Yes)
 	count(&t.wrong, block, n, g.False)
-	if f := c.blamed(g); f >= 0 && g.Usable == No {
+	if g.Usable != No {
+		return
+	}
+	t.unusable += n
+	if f := c.blamed(g); f >= 0 {
 		t.blamed[c.shortOwner(c.DWARF.Frames[f].Image, packages)] += n
 	}
 }
@@ -258,14 +263,13 @@ func (t *rowTally) result(r *RowResult, all uint64) {
 	if t.samples > 0 {
 		r.Lost = float64(t.lost) / float64(t.samples)
 	}
-	var most, sum uint64
+	var most uint64
 	for name, n := range t.blamed {
-		sum += n
 		if n > most || n == most && name < r.Blame {
 			most, r.Blame = n, name
 		}
 	}
-	r.BlameShare = share(most, sum)
+	r.BlameShare = share(most, t.unusable)
 }
 
 // Text is the share and its interval, or that there are not enough samples to say it.

@@ -182,6 +182,27 @@ func TestRowsOfTasks(t *testing.T) {
 	}
 }
 
+// TestBlameShareIsOfAllUnusable has stacks that are not usable and of which nobody is to blame, as they were cut.
+func TestBlameShareIsOfAllUnusable(t *testing.T) {
+	const cutGroup = 6
+	var groups []int32
+	for range 10 {
+		groups = append(groups, sameGroup, falseGroup, cutGroup, cutGroup, cutGroup)
+	}
+	c := sampled(t, groups, first)
+	c.Groups[cutGroup].Open = false
+	if c.Judge(); c.Groups[cutGroup].Class != Cut || c.Groups[cutGroup].Usable != No {
+		t.Fatalf("%+v", c.Groups[cutGroup])
+	}
+	rows, err := c.Rows(make([]string, len(c.DWARF.Images)), BySamples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := rows[ByProgram][0]; r.Blame != "libz.so.1" || r.BlameShare != 0.25 {
+		t.Errorf("%s: %v", r.Blame, r.BlameShare)
+	}
+}
+
 func TestRounded(t *testing.T) {
 	for _, c := range []struct {
 		share     float64
