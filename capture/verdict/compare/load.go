@@ -32,9 +32,8 @@ type Comparison struct {
 	// Tasks are what was sampled. Times has the samples one by one: as its threads the Tasks, as its nodes the Groups.
 	Tasks  []TaskName
 	Times  *profile.Timeline
-	sorted []int32 // the group for each node of Times; nil for the same
-	first  []int32 // for each frame, the first one of the same function
-	starts *starts
+	sorted []int32          // the group for each node of Times; nil for the same
+	wrong  map[int32][]call // by group, by Judge: those of the groups that are False, each once
 
 	// Elsewhere counts samples whose root was found outside of the copy: on another stack, or by the kernel's
 	// chain. They would not be complete with a copy of any size.

@@ -44,7 +44,7 @@ func (r *Result) marks(c *Comparison) (marks []profile.Event, of []int32) {
 			inImage = row(n, ok)
 		}
 		var calls []string
-		for _, call := range c.wrongCalls(g) {
+		for _, call := range c.wrong[int32(i)] {
 			if n, ok := r.rows.calls[call]; ok {
 				calls = append(calls, fmt.Sprint(n))
 			}

@@ -98,10 +98,9 @@ type call struct{ caller, callee int32 }
 func (c *Comparison) WrongCallers() []Edge {
 	p := c.FP
 	count := make(map[call]uint64)
-	for i := range c.Groups {
-		g := &c.Groups[i]
-		for _, k := range c.wrongCalls(g) {
-			count[k] += g.Count
+	for i, calls := range c.wrong {
+		for _, k := range calls {
+			count[k] += c.Groups[i].Count
 		}
 	}
 	var all []Edge
@@ -114,21 +113,6 @@ func (c *Comparison) WrongCallers() []Edge {
 			cmp.Compare(a.Callee, b.Callee))
 	})
 	return all
-}
-
-// wrongCalls are those of a group, each once.
-func (c *Comparison) wrongCalls(g *PairGroup) (wrong []call) {
-	if !g.False {
-		return nil
-	}
-	shown := make(map[call]bool)
-	c.chains(g).wrongCalls(func(k call) {
-		if !shown[k] {
-			shown[k] = true
-			wrong = append(wrong, k)
-		}
-	}, func() {})
-	return wrong
 }
 
 // Sizes are the sizes of copies for which the result is computed, in bytes.

@@ -44,13 +44,14 @@ type chains struct {
 	function func(frame int32) int32
 }
 
-// judge says what the stacks are good for.
-func (c *chains) judge() PairState {
-	s := PairState{Reaches: c.entry >= 0}
+// judge says what the stacks are good for, and returns the calls that frame pointers show and that never were, each
+// once.
+func (c *chains) judge() (s PairState, wrong []call) {
+	s.Reaches = c.entry >= 0
 	switch {
 	case s.Reaches && (c.parted < 0 || c.parted > c.entry):
 		s.Usable = Yes
-		return s
+		return s, nil
 	case !s.Reaches && (c.parted < 0 || c.parted == len(c.dwarf) && !c.ledAstray()):
 		s.Usable = Unknown
 	case c.open && c.parted == len(c.fp):
@@ -59,8 +60,9 @@ func (c *chains) judge() PairState {
 	if s.Usable == No {
 		s.Lost, _ = c.lost()
 	}
-	c.wrongCalls(func(call) { s.False = true }, func() { s.NoCode = true })
-	return s
+	wrong, s.NoCode = c.wrongCalls()
+	s.False = len(wrong) > 0
+	return s, wrong
 }
 
 // ledAstray reports whether frame pointers lead from the end of DWARF's stack to a word that is not code.
@@ -110,14 +112,14 @@ func (c *chains) lost() (lost int, reached bool) {
 	return len(counted) - found, at == len(counted)
 }
 
-// wrongCalls calls wrong for each call that frame pointers show and that never was, and noCode for each word in the
-// place of a caller that is not code. A stack that is usable has neither.
-func (c *chains) wrongCalls(wrong func(call), noCode func()) {
+// wrongCalls returns the calls that frame pointers show and that never were, each once, and reports whether a word that
+// is not code is in the place of a caller. A stack that is usable has neither.
+func (c *chains) wrongCalls() (wrong []call, noCode bool) {
 	// Both stacks have the same calls up to where they part.
 	from := c.parted - 1
 	if from < 0 {
 		if from = 0; c.parted < 0 {
-			return
+			return nil, false
 		}
 	}
 	calls, start := make(map[call]bool, len(c.dwarf)), make(map[int32]bool)
@@ -138,27 +140,26 @@ func (c *chains) wrongCalls(wrong func(call), noCode func()) {
 				entries--
 			}
 			if start[callee] || entries == 0 {
-				return // in start code, or at the entry
+				return wrong, noCode // in start code, or at the entry
 			}
 		case !c.complete: // it is known who called a frame that DWARF's stack has, if that is not its outermost one
 			for at < len(c.dwarf) && c.dwarf[at] != f {
 				at++
 			}
 			if at++; at >= len(c.dwarf) {
-				if caller < 0 && callee >= 0 {
-					noCode()
-				}
-				return
+				return wrong, noCode || caller < 0 && callee >= 0
 			}
 		}
 		switch {
 		case i < from:
 		case caller < 0:
-			noCode()
+			noCode = true
 		case callee >= 0 && !calls[call{caller, callee}]:
-			wrong(call{caller, callee})
+			calls[call{caller, callee}] = true // so that it is returned once
+			wrong = append(wrong, call{caller, callee})
 		}
 	}
+	return wrong, noCode
 }
 
 // entries is how often the entry's place is on the stack: in recursion, the outermost one is the entry.
@@ -176,27 +177,32 @@ func (c *chains) entries() (n int) {
 
 // Judge finds what the stacks of the groups are good for, and leaves start code out of their classes.
 func (c *Comparison) Judge() {
-	c.first, c.starts = firsts(c.DWARF), newStarts(c.DWARF)
+	first, starts := firsts(c.DWARF), newStarts(c.DWARF)
+	function := func(frame int32) int32 {
+		if c.DWARF.Frames[frame].Kind == profile.Unmapped {
+			return -1
+		}
+		return first[frame]
+	}
+	c.wrong = make(map[int32][]call)
 	for i := range c.Groups {
 		g := &c.Groups[i]
-		s := c.chains(g)
-		g.PairState, g.Class = s.judge(), s.class(g.Class)
+		s := c.chains(g, starts, function)
+		var wrong []call
+		if g.PairState, wrong = s.judge(); len(wrong) > 0 {
+			c.wrong[int32(i)] = wrong
+		}
+		g.Class = s.class(g.Class)
 	}
 }
 
 // chains returns the stacks of a group.
-func (c *Comparison) chains(g *PairGroup) *chains {
+func (c *Comparison) chains(g *PairGroup, starts *starts, function func(frame int32) int32) *chains {
 	s := chains{
 		dwarf: userFrames(c.DWARF, g.DWARF, g.Kernel), fp: userFrames(c.FP, g.FP, g.Kernel),
-		complete: g.End == profile.Complete, open: g.Open, parted: g.Parted,
-		function: func(frame int32) int32 {
-			if c.DWARF.Frames[frame].Kind == profile.Unmapped {
-				return -1
-			}
-			return c.first[frame]
-		},
+		complete: g.End == profile.Complete, open: g.Open, parted: g.Parted, function: function,
 	}
-	s.entry = c.starts.entry(s.dwarf, s.complete)
+	s.entry = starts.entry(s.dwarf, s.complete)
 	return &s
 }
 

@@ -177,7 +177,8 @@ func judgeLetters(dwarf string, dwarfEnd profile.End, fp string, fpEnd unwind.Fr
 			return frame
 		},
 	}
-	return c.judge(), c.class(v.class)
+	state, _ := c.judge()
+	return state, c.class(v.class)
 }
 
 // FuzzJudge checks what is true of any two stacks.
