@@ -238,14 +238,12 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, o Options) (*Result, error)
 	if r.Problems == nil {
 		r.Problems = []string{}
 	}
-	var err error
-	if r.Verdict, err = c.verdict(r, packages, costs); err != nil {
-		return nil, err
-	}
-	rows, err := c.Rows(packages, o.Order)
+	samples, err := c.byBlock()
 	if err != nil {
 		return nil, err
 	}
+	r.Verdict = c.verdict(r, samples, packages, costs)
+	rows := c.rowsBy(samples, packages, o.Order)
 	r.Programs, r.Comms, r.Images, r.Packages = rows[ByProgram], rows[ByComm], rows[ByImage], rows[ByPackage]
 	return r, nil
 }

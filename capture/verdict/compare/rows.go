@@ -3,10 +3,10 @@ package compare
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
-	"unspool/capture/profile"
 	"unspool/capture/profile/difference"
 )
 
@@ -110,37 +110,15 @@ type rowTally struct {
 	blamed        map[string]uint64
 }
 
-// each calls fn with the samples of each group and task, by block of time. Without times, all are in one block.
-func (c *Comparison) each(fn func(task int32, group int32, block int, n uint64)) error {
-	if c.Times == nil {
-		for i := range c.Groups {
-			fn(0, int32(i), 0, c.Groups[i].Count)
-		}
-		return nil
+// rowNames are the names of the rows that samples of a group in a task are in.
+func (c *Comparison) rowNames(of *taskGroup, packages []string) (names [numBy]string) {
+	if int(of.task) < len(c.Tasks) {
+		names[ByProgram], names[ByComm] = c.Tasks[of.task].Program, c.Tasks[of.task].Comm
 	}
-	length := uint64(max(0, c.DWARF.Duration))
-	for task := range c.Tasks {
-		if err := c.Times.Each(int32(task), func(p profile.Point) error {
-			fn(int32(task), c.group(p.Node), int(difference.BlockOf(p.Time-min(c.DWARF.First, p.Time), length)), 1)
-			return nil
-		}); err != nil {
-			return err
-		}
+	if im := c.sampled(&c.Groups[of.group]); im >= 0 {
+		names[ByImage], names[ByPackage] = c.DWARF.Images[im].Name, c.owner(im, packages)
 	}
-	return nil
-}
-
-// rowNames are the names of the rows that samples of a task and a group are in.
-func (c *Comparison) rowNames(packages []string) func(task, group int32) [numBy]string {
-	return func(task, group int32) (names [numBy]string) {
-		if int(task) < len(c.Tasks) {
-			names[ByProgram], names[ByComm] = c.Tasks[task].Program, c.Tasks[task].Comm
-		}
-		if im := c.sampled(&c.Groups[group]); im >= 0 {
-			names[ByImage], names[ByPackage] = c.DWARF.Images[im].Name, c.owner(im, packages)
-		}
-		return names
-	}
+	return names
 }
 
 // sampled is the image of the innermost user frame of a group, -1 for none.
@@ -168,60 +146,56 @@ func (c *Comparison) shortOwner(image int32, packages []string) string {
 	return c.owner(image, packages)
 }
 
-// Rows adds the samples up, for each RowsBy, with the largest of an order first, at most mostRows of each. packages are
-// those of the images.
-func (c *Comparison) Rows(packages []string, order Order) (rows [numBy][]RowResult, err error) {
-	names := c.rowNames(packages)
+// rowsBy adds the samples up, for each RowsBy, with the largest of an order first, at most mostRows of each. packages
+// are those of the images.
+func (c *Comparison) rowsBy(samples []taskGroup, packages []string, order Order) (rows [numBy][]RowResult) {
 	// What rows count for in the order, and samples, first: what is kept of a row by block is not small.
-	type weights struct{ order, samples uint64 }
-	var counts [numBy]map[string]*weights
-	for by := range counts {
-		counts[by], rows[by] = make(map[string]*weights), []RowResult{}
+	type weights struct {
+		name           string
+		order, samples uint64
+		tally          *rowTally // of the first rows
 	}
-	if err := c.each(func(task, group int32, _ int, n uint64) {
-		for by, name := range names(task, group) {
-			w := counts[by][name]
+	var found [numBy]map[string]*weights
+	for by := range found {
+		found[by] = make(map[string]*weights)
+	}
+	in := make([][numBy]*weights, len(samples))
+	for i := range samples {
+		of := &samples[i]
+		for by, name := range c.rowNames(of, packages) {
+			w := found[by][name]
 			if w == nil {
-				w = new(weights)
-				counts[by][name] = w
+				w = &weights{name: name}
+				found[by][name] = w
 			}
-			w.order += c.Groups[group].weight(order) * n
-			w.samples += n
-		}
-	}); err != nil {
-		return rows, err
-	}
-	var tallies [numBy]map[string]*rowTally
-	for by, of := range counts {
-		tallies[by] = make(map[string]*rowTally)
-		var all []string
-		for name := range of {
-			all = append(all, name)
-		}
-		slices.SortFunc(all, func(a, b string) int {
-			return cmp.Or(cmp.Compare(of[b].order, of[a].order), cmp.Compare(of[b].samples, of[a].samples), cmp.Compare(a, b))
-		})
-		for _, name := range firstOf(all) {
-			tallies[by][name] = &rowTally{blamed: make(map[string]uint64)}
-			rows[by] = append(rows[by], RowResult{Name: name})
+			w.order += c.Groups[of.group].weight(order) * of.samples
+			w.samples += of.samples
+			in[i][by] = w
 		}
 	}
-	if err := c.each(func(task, group int32, block int, n uint64) {
-		for by, name := range names(task, group) {
-			if t := tallies[by][name]; t != nil {
-				t.add(c, &c.Groups[group], block, n, packages)
+	var first [numBy][]*weights
+	for by, all := range found {
+		first[by] = firstOf(slices.SortedFunc(maps.Values(all), func(a, b *weights) int {
+			return cmp.Or(cmp.Compare(b.order, a.order), cmp.Compare(b.samples, a.samples), cmp.Compare(a.name, b.name))
+		}))
+		for _, w := range first[by] {
+			w.tally = &rowTally{blamed: make(map[string]uint64)}
+		}
+	}
+	for i := range samples {
+		for _, w := range in[i] {
+			if w.tally != nil {
+				w.tally.add(c, &samples[i], packages)
 			}
 		}
-	}); err != nil {
-		return rows, err
 	}
 	for by := range rows {
-		for i := range rows[by] {
-			r := &rows[by][i]
-			tallies[by][r.Name].result(r, c.Samples)
+		rows[by] = []RowResult{}
+		for _, w := range first[by] {
+			rows[by] = append(rows[by], w.tally.result(w.name, c.Samples))
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // weight is what a sample of a group counts for in an order.
@@ -235,31 +209,24 @@ func (g *PairGroup) weight(order Order) uint64 {
 	return 0
 }
 
-func (t *rowTally) add(c *Comparison, g *PairGroup, block int, n uint64, packages []string) {
-	t.samples += n
-	t.lost += n * uint64(g.PairState.Lost)
-	count(&t.usable, block, n, g.Usable == Yes)
-	count(&t.wrong, block, n, g.False)
+func (t *rowTally) add(c *Comparison, of *taskGroup, packages []string) {
+	g := &c.Groups[of.group]
+	t.samples += of.samples
+	t.lost += of.samples * uint64(g.PairState.Lost)
+	of.count(&t.usable, g.Usable == Yes)
+	of.count(&t.wrong, g.False)
 	if g.Usable != No {
 		return
 	}
-	t.unusable += n
+	t.unusable += of.samples
 	if f := c.blamed(g); f >= 0 {
-		t.blamed[c.shortOwner(c.DWARF.Frames[f].Image, packages)] += n
+		t.blamed[c.shortOwner(c.DWARF.Frames[f].Image, packages)] += of.samples
 	}
 }
 
-// count adds samples to a portion.
-func count(p *difference.Portion, block int, n uint64, is bool) {
-	p.Whole[block] += float64(n)
-	if is {
-		p.Part[block] += float64(n)
-	}
-}
-
-func (t *rowTally) result(r *RowResult, all uint64) {
-	r.Samples, r.Share = t.samples, share(t.samples, all)
-	r.Usable, r.False = portionResult(difference.Strata{&t.usable}, 1), portionResult(difference.Strata{&t.wrong}, 1)
+func (t *rowTally) result(name string, all uint64) RowResult {
+	r := RowResult{Name: name, Samples: t.samples, Share: share(t.samples, all),
+		Usable: portionResult(difference.Strata{&t.usable}, 1), False: portionResult(difference.Strata{&t.wrong}, 1)}
 	if t.samples > 0 {
 		r.Lost = float64(t.lost) / float64(t.samples)
 	}
@@ -270,6 +237,7 @@ func (t *rowTally) result(r *RowResult, all uint64) {
 		}
 	}
 	r.BlameShare = share(most, t.unusable)
+	return r
 }
 
 // Text is the share and its interval, or that there are not enough samples to say it.

@@ -37,22 +37,21 @@ const mostStrata = 1000
 
 // verdict computes the verdict of a comparison. r has its other results. Its strata are the tasks: how much of the time
 // each of them takes is no chance of sampling.
-func (c *Comparison) verdict(r *Result, packages []string, costs *Costs) (*VerdictResult, error) {
+func (c *Comparison) verdict(r *Result, samples []taskGroup, packages []string, costs *Costs) *VerdictResult {
 	var strata []*[tests]difference.Portion
 	blamed := make(map[int32]uint64) // by image: of the samples that are false
-	if err := c.each(func(task, group int32, block int, n uint64) {
-		g, at := &c.Groups[group], int(min(task, mostStrata))
+	for j := range samples {
+		of := &samples[j]
+		g, at := &c.Groups[of.group], int(min(of.task, mostStrata))
 		for at >= len(strata) {
 			strata = append(strata, new([tests]difference.Portion))
 		}
 		for i, is := range [tests]bool{g.Usable == Yes, g.False, g.NoCode, g.Usable == Unknown, g.Reaches} {
-			count(&strata[at][i], block, n, is)
+			of.count(&strata[at][i], is)
 		}
 		if f := c.blamed(g); f >= 0 && g.False {
-			blamed[c.DWARF.Frames[f].Image] += n
+			blamed[c.DWARF.Frames[f].Image] += of.samples
 		}
-	}); err != nil {
-		return nil, err
 	}
 	v := new(VerdictResult)
 	for i, to := range [tests]*PortionResult{&v.Usable, &v.False, &v.NoCode, &v.Unknown, &v.Reaches} {
@@ -78,7 +77,7 @@ func (c *Comparison) verdict(r *Result, packages []string, costs *Costs) (*Verdi
 		}
 	}
 	v.Sentence = v.sentence(c.whose(), c.Samples, most, costs)
-	return v, nil
+	return v
 }
 
 // whose says of whom the stacks are: of a program, if all are.

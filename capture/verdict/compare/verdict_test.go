@@ -2,6 +2,7 @@ package compare
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -37,13 +38,18 @@ func sampled(t *testing.T, groups []int32, task func(i int) int32) *Comparison {
 	return c
 }
 
-func verdictOf(t *testing.T, c *Comparison) *VerdictResult {
+func samplesOf(t *testing.T, c *Comparison) []taskGroup {
 	t.Helper()
-	v, err := c.verdict(&Result{}, make([]string, len(c.DWARF.Images)), nil)
+	samples, err := c.byBlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	return samples
+}
+
+func verdictOf(t *testing.T, c *Comparison) *VerdictResult {
+	t.Helper()
+	return c.verdict(&Result{}, samplesOf(t, c), make([]string, len(c.DWARF.Images)), nil)
 }
 
 func first(int) int32 { return 0 }
@@ -132,6 +138,38 @@ func TestSentences(t *testing.T) {
 	}
 }
 
+// TestByBlock counts the samples of groups in tasks by time: with 256 samples, two are in each block.
+func TestByBlock(t *testing.T) {
+	var groups []int32
+	for i := range 256 {
+		groups = append(groups, []int32{falseGroup, sameGroup}[i/2%2])
+	}
+	c := sampled(t, groups, func(i int) int32 { return int32(i / 128) })
+	var want []taskGroup
+	for task := range int32(2) {
+		for _, group := range []int32{sameGroup, falseGroup} {
+			of := taskGroup{task: task, group: group, samples: 64}
+			for block := range 32 {
+				at := 64*int(task) + 2*block
+				if group == sameGroup {
+					at++
+				}
+				of.blocks = append(of.blocks, blockSamples{uint8(at), 2})
+			}
+			want = append(want, of)
+		}
+	}
+	if have := samplesOf(t, c); !reflect.DeepEqual(have, want) {
+		t.Errorf("%+v, want\n%+v", have, want)
+	}
+	c.Times = nil
+	have := samplesOf(t, c)
+	if one := (taskGroup{0, 1, 250, []blockSamples{{0, 250}}}); len(have) != len(c.Groups) ||
+		!reflect.DeepEqual(have[1], one) {
+		t.Errorf("without times: %+v", have)
+	}
+}
+
 // TestRowsOfTasks counts samples by program and by thread's name, in three orders.
 func TestRowsOfTasks(t *testing.T) {
 	// worker: 30 the same. writer: 10 false, each with a frame lost. tool: 5 early, with one.
@@ -160,10 +198,7 @@ func TestRowsOfTasks(t *testing.T) {
 		ByFalse:    {{server, tool}, {writer, worker, tool}},
 		ByUnusable: {{server, tool}, {writer, tool, worker}},
 	} {
-		rows, err := c.Rows(make([]string, len(c.DWARF.Images)), order)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := c.rowsBy(samplesOf(t, c), make([]string, len(c.DWARF.Images)), order)
 		for by, want := range want {
 			var have []row
 			for _, r := range rows[by] {
@@ -194,10 +229,7 @@ func TestBlameShareIsOfAllUnusable(t *testing.T) {
 	if c.Judge(); c.Groups[cutGroup].Class != Cut || c.Groups[cutGroup].Usable != No {
 		t.Fatalf("%+v", c.Groups[cutGroup])
 	}
-	rows, err := c.Rows(make([]string, len(c.DWARF.Images)), BySamples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := c.rowsBy(samplesOf(t, c), make([]string, len(c.DWARF.Images)), BySamples)
 	if r := rows[ByProgram][0]; r.Blame != "libz.so.1" || r.BlameShare != 0.25 {
 		t.Errorf("%s: %v", r.Blame, r.BlameShare)
 	}
