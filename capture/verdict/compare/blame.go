@@ -40,44 +40,51 @@ type Blame struct {
 	Samples  uint64
 	Lost     uint64 // frames, in all these samples
 
-	image int32 // index in the profiles' Images
+	image      int32  // index in the profiles' Images
+	wrong      uint64 // those of the samples that are False
+	wrongCause Cause  // the most frequent one of these
 }
 
 // Blames returns the functions to blame, and the images to blame (with an empty Function), those with the
 // most samples first.
 func (c *Comparison) Blames(sym *symbols.Symbolizer) (functions, images []Blame) {
-	type key struct {
-		function string
-		image    int32
-	}
+	causes := causeFinder{p: c.DWARF, sym: sym, known: make(map[int32]Cause)}
+	return c.blames(causes.lookup)
+}
+
+// blames returns what Blames does. cause returns the cause at a frame.
+func (c *Comparison) blames(cause func(frame int32) Cause) (functions, images []Blame) {
 	p := c.DWARF
-	causes := causeFinder{p: p, sym: sym, known: make(map[int32]Cause)}
-	byFunction, byImage := make(map[key]*tally), make(map[key]*tally)
+	byFunction, byImage := make(map[function]*tally), make(map[function]*tally)
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		f := c.blamed(g)
 		if f < 0 {
 			continue
 		}
-		frame, cause := &p.Frames[f], causes.lookup(f)
+		frame, why := &p.Frames[f], cause(f)
 		for _, to := range []struct {
-			sums map[key]*tally
-			key  key
-		}{{byFunction, key{frame.Name, frame.Image}}, {byImage, key{"", frame.Image}}} {
+			sums map[function]*tally
+			key  function
+		}{{byFunction, function{frame.Name, frame.Image}}, {byImage, function{"", frame.Image}}} {
 			t := to.sums[to.key]
 			if t == nil {
 				t = new(tally)
 				to.sums[to.key] = t
 			}
-			t.samples += g.Count
 			t.lost += g.Count * uint64(g.Missed)
-			t.causes[cause] += g.Count
+			t.all[why] += g.Count
+			if g.False {
+				t.wrong[why] += g.Count
+			}
 		}
 	}
-	list := func(sums map[key]*tally) (all []Blame) {
+	list := func(sums map[function]*tally) (all []Blame) {
 		for k, t := range sums {
-			all = append(all, Blame{Function: k.function, Image: p.Images[k.image], Cause: t.cause(),
-				Samples: t.samples, Lost: t.lost, image: k.image})
+			b := Blame{Function: k.name, Image: p.Images[k.image], Lost: t.lost, image: k.image}
+			b.Cause, b.Samples = t.all.most()
+			b.wrongCause, b.wrong = t.wrong.most()
+			all = append(all, b)
 		}
 		slices.SortFunc(all, func(a, b Blame) int {
 			return cmp.Or(cmp.Compare(b.Samples, a.Samples), cmp.Compare(a.Function, b.Function),
@@ -88,19 +95,24 @@ func (c *Comparison) Blames(sym *symbols.Symbolizer) (functions, images []Blame)
 	return list(byFunction), list(byImage)
 }
 
+// tally adds up the samples of a Blame.
 type tally struct {
-	samples, lost uint64
-	causes        [numCauses]uint64
+	lost       uint64
+	all, wrong byCause
 }
 
-func (t *tally) cause() Cause {
-	best := Cause(0)
-	for c, n := range t.causes {
-		if n > t.causes[best] {
+// byCause are samples by their cause.
+type byCause [numCauses]uint64
+
+// most returns the most frequent cause, and the number of all samples.
+func (n *byCause) most() (best Cause, all uint64) {
+	for c, samples := range n {
+		all += samples
+		if samples > n[best] {
 			best = Cause(c)
 		}
 	}
-	return best
+	return best, all
 }
 
 // blamed is the first frame whose caller frame pointers miss, -1 if they miss none.

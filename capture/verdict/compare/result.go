@@ -242,7 +242,7 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, o Options) (*Result, error)
 	if err != nil {
 		return nil, err
 	}
-	r.Verdict = c.verdict(r, samples, packages, costs)
+	r.Verdict = c.verdict(samples, images, packages, costs)
 	rows := c.rowsBy(samples, packages, o.Order)
 	r.Programs, r.Comms, r.Images, r.Packages = rows[ByProgram], rows[ByComm], rows[ByImage], rows[ByPackage]
 	return r, nil

@@ -35,11 +35,10 @@ const tests = 5
 // mostStrata is how many tasks are strata of their own; the others are one together.
 const mostStrata = 1000
 
-// verdict computes the verdict of a comparison. r has its other results. Its strata are the tasks: how much of the time
-// each of them takes is no chance of sampling.
-func (c *Comparison) verdict(r *Result, samples []taskGroup, packages []string, costs *Costs) *VerdictResult {
+// verdict computes the verdict of a comparison. images are those to blame. Its strata are the tasks: how much of the
+// time each of them takes is no chance of sampling.
+func (c *Comparison) verdict(samples []taskGroup, images []Blame, packages []string, costs *Costs) *VerdictResult {
 	var strata []*[tests]difference.Portion
-	blamed := make(map[int32]uint64) // by image: of the samples that are false
 	for j := range samples {
 		of := &samples[j]
 		g, at := &c.Groups[of.group], int(min(of.task, mostStrata))
@@ -48,9 +47,6 @@ func (c *Comparison) verdict(r *Result, samples []taskGroup, packages []string, 
 		}
 		for i, is := range [tests]bool{g.Usable == Yes, g.False, g.NoCode, g.Usable == Unknown, g.Reaches} {
 			of.count(&strata[at][i], is)
-		}
-		if f := c.blamed(g); f >= 0 && g.False {
-			blamed[c.DWARF.Frames[f].Image] += of.samples
 		}
 	}
 	v := new(VerdictResult)
@@ -66,14 +62,12 @@ func (c *Comparison) verdict(r *Result, samples []taskGroup, packages []string, 
 	}
 	v.Enough = v.Usable.Enough() && v.False.Enough()
 	most := ""
-	for image, n := range blamed {
+	for i := range images {
+		b := &images[i]
 		var of difference.Portion
-		of.Part[0], of.Whole[0] = float64(n), float64(v.False.Samples)
+		of.Part[0], of.Whole[0] = float64(b.wrong), float64(v.False.Samples)
 		if of.Estimate(1).Low > 0.5 {
-			most = c.shortOwner(image, packages)
-			if i, ok := r.rows.images[image]; ok {
-				most += ": " + r.BlameImages[i].Words
-			}
+			most = fmt.Sprintf("%s: %s", c.shortOwner(b.image, packages), b.wrongCause)
 		}
 	}
 	v.Sentence = v.sentence(c.whose(), c.Samples, most, costs)

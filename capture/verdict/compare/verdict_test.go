@@ -26,9 +26,13 @@ func sampled(t *testing.T, groups []int32, task func(i int) int32) *Comparison {
 	t.Cleanup(func() { times.Close() })
 	const start = 5e9
 	c.Tasks, c.Times, c.Samples = nil, times, uint64(len(groups))
+	for i := range c.Groups {
+		c.Groups[i].Count = 0
+	}
 	c.DWARF.First, c.DWARF.Duration = start, time.Duration(len(groups)-1)*time.Millisecond
 	tasks := []TaskName{{"server", "worker"}, {"server", "writer"}, {"tool", "tool"}}
 	for i, g := range groups {
+		c.Groups[g].Count++
 		one := profile.Sample{Thread: task(i), Node: g, CPU: -1, Period: 1}
 		c.Tasks = tasks[:max(len(c.Tasks), int(one.Thread)+1)]
 		if err := times.Add(start+uint64(i)*uint64(time.Millisecond), &one); err != nil {
@@ -49,7 +53,8 @@ func samplesOf(t *testing.T, c *Comparison) []taskGroup {
 
 func verdictOf(t *testing.T, c *Comparison) *VerdictResult {
 	t.Helper()
-	return c.verdict(&Result{}, samplesOf(t, c), make([]string, len(c.DWARF.Images)), nil)
+	_, images := c.blames(func(int32) Cause { return Unexplained })
+	return c.verdict(samplesOf(t, c), images, make([]string, len(c.DWARF.Images)), nil)
 }
 
 func first(int) int32 { return 0 }
@@ -125,7 +130,8 @@ func TestSentences(t *testing.T) {
 		{repeat(1000, earlyGroup), first, "With frame pointers 0 % (0–0.7) of server's 1,000 stacks are usable, 0 % " +
 			"(0–0.7) show a call that never was; with DWARF 100 % (99.3–100) are."},
 		{repeat(2000, sameGroup, falseGroup), tasks, "With frame pointers 50 % (47–53) of 4,000 stacks are usable, 50 % " +
-			"(47–53) show a call that never was (most in libz.so.1); with DWARF 100 % (99.8–100) are."},
+			"(47–53) show a call that never was (most in libz.so.1: unexplained); with DWARF 100 % (99.8–100) " +
+			"are."},
 		{repeat(3, sameGroup), first, "Not enough to say how many of server's 3 stacks are usable with frame " +
 			"pointers: it takes about 670 samples."},
 		{repeat(1, sameGroup), first, "Not enough to say how many of server's 1 stack are usable with frame pointers: it " +
@@ -135,6 +141,26 @@ func TestSentences(t *testing.T) {
 		if v.Sentence != c.want {
 			t.Errorf("%s\nwant %s", v.Sentence, c.want)
 		}
+	}
+}
+
+// TestCauseOfFalse has libz lose most stacks in a prologue, and those that are false in an epilogue.
+func TestCauseOfFalse(t *testing.T) {
+	var groups []int32
+	for range 1000 {
+		groups = append(groups, falseGroup, earlyGroup, earlyGroup)
+	}
+	c := sampled(t, groups, first)
+	c.DWARF.Frames[workFrame].Image = c.DWARF.Frames[hashFrame].Image
+	_, images := c.blames(func(frame int32) Cause {
+		return map[int32]Cause{workFrame: Prologue, hashFrame: Epilogue}[frame]
+	})
+	if len(images) != 1 || images[0].Samples != 3000 || images[0].Cause != Prologue {
+		t.Fatalf("%+v", images)
+	}
+	v := c.verdict(samplesOf(t, c), images, make([]string, len(c.DWARF.Images)), nil)
+	if !strings.Contains(v.Sentence, "(most in libz.so.1: epilogue)") {
+		t.Error(v.Sentence)
 	}
 }
 
@@ -164,7 +190,7 @@ func TestByBlock(t *testing.T) {
 	}
 	c.Times = nil
 	have := samplesOf(t, c)
-	if one := (taskGroup{0, 1, 250, []blockSamples{{0, 250}}}); len(have) != len(c.Groups) ||
+	if one := (taskGroup{0, 1, 128, []blockSamples{{0, 128}}}); len(have) != len(c.Groups) ||
 		!reflect.DeepEqual(have[1], one) {
 		t.Errorf("without times: %+v", have)
 	}
