@@ -126,9 +126,9 @@ func TestVerdictByProgram(t *testing.T) {
 		t.Errorf("%d samples in rows, of %d", sum, r.Samples)
 	}
 	text := run("--by", "program,comm").stdout
-	_, rows, _ := strings.Cut(text, "by program (")
-	if !strings.HasPrefix(text, "With frame pointers ") || !strings.Contains(rows, "by comm (") ||
-		strings.Contains(text, "by package (") || strings.Index(rows, "  with") > strings.Index(rows, "  without") {
+	_, rows, _ := strings.Cut(text, "by program ")
+	if !strings.HasPrefix(text, "With frame pointers ") || !strings.Contains(rows, "by comm ") ||
+		strings.Contains(text, "by package ") || strings.Index(rows, "  with") > strings.Index(rows, "  without") {
 		t.Errorf("%s", text)
 	}
 	alone := comparedJSON(t, run("--json", "--comm", "with"))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"unspool/capture/output/human"
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
@@ -277,9 +278,9 @@ profile.
 1,000 samples with a user stack (and 7 without), 4 distinct stacks, 12 records lost
 the kernel's frame-pointer chain is what the copied stack says in 99.5% of the samples
 
-samples  usable            false              lost  by package (and whose code loses most)
-  75.0%  63 % (59–67)      0 % (0–0.6)         0.4  program  (program 100.0%)
-  25.0%  0 % (0–2)         100 % (98–100)      1.0  zlib1g 1:1.3  (zlib1g 100.0%)
+samples  usable        false           lost  by package
+  75.0%  63 % (59–67)  0 % (0–0.6)      0.4  program
+  25.0%  0 % (0–2)     100 % (98–100)   1.0  zlib1g 1:1.3
 
 samples   stacks    lost  frame pointers and DWARF
   43.0%    25.0%       ·  same
@@ -378,6 +379,59 @@ func TestTextIsWhole(t *testing.T) {
 		}
 		if n := strings.Count(text.String(), long); n != want {
 			t.Errorf("width %d: %d whole names, want %d\n%s", width, n, want, &text)
+		}
+	}
+}
+
+// TestRowsFit has rows in 80 columns, and whole where lines are not cut.
+func TestRowsFit(t *testing.T) {
+	r := &Result{Packages: []RowResult{
+		{Name: "libssl3t64 3.5.1-1", Share: 0.75, Lost: 3.24, Blame: "libcrypto3", BlameShare: 0.453,
+			Usable: PortionResult{Share: 0.501, Low: 0.4981, High: 0.5039}, False: PortionResult{High: 0.006}},
+		{Name: "zlib1g", Share: 0.25, Usable: PortionResult{High: 1}, False: PortionResult{High: 0.02}},
+	}}
+	long := &Result{Packages: []RowResult{
+		{Name: strings.Repeat("name", 30), Share: 1, Lost: 123.4, Blame: strings.Repeat("blame", 30), BlameShare: 1,
+			Usable: PortionResult{Share: 0.9995, Low: 0.9991, High: 0.9998},
+			False:  PortionResult{Share: 0.1234, Low: 0.1231, High: 0.1237}},
+	}}
+	const short = `
+samples  usable              false        lost  by package          most lost in
+  75.0%  50.1 % (49.8–50.4)  0 % (0–0.6)   3.2  libssl3t64 3.5.1-1  45.3% libcrypto3
+  25.0%  not enough          0 % (0–2)       ·  zlib1g
+`
+	for _, c := range []struct {
+		of    *Result
+		width int
+		want  string
+	}{
+		{r, 0, short},
+		{r, 90, short},
+		{r, 80, `
+samples  usable              false        lost  by package        most lost in
+  75.0%  50.1 % (49.8–50.4)  0 % (0–0.6)   3.2  libssl3t6….5.1-1  45.3% l…rypto3
+  25.0%  not enough          0 % (0–2)       ·  zlib1g
+`},
+		{long, 80, `
+samples  usable                 false                   lost  by package
+ 100.0%  99.95 % (99.91–99.98)  12.34 % (12.31–12.37)  123.4  namenamena…amename
+`},
+		{long, 60, `
+samples  usable                 false                   lost
+ 100.0%  99.95 % (99.91–99.98)  12.34 % (12.31–12.37)  123.4
+`},
+	} {
+		var text strings.Builder
+		p := newPage(&text, Style{Width: c.width})
+		p.rowsBy(ByPackage, c.of.Packages)
+		p.w.Flush()
+		for line := range strings.Lines(text.String()) {
+			if n := human.Columns(strings.TrimSuffix(line, "\n")); c.width > 0 && n > c.width {
+				t.Errorf("%d columns of %d: %s", n, c.width, line)
+			}
+		}
+		if text.String() != c.want {
+			t.Errorf("in %d columns:%s\nwant%s", c.width, &text, c.want)
 		}
 	}
 }

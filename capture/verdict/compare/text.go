@@ -104,24 +104,51 @@ func (p *page) rows(r *Result) {
 		}
 	}
 	for _, b := range by {
-		p.head("%7s  %-16s  %-16s  %5s  by %s (and whose code loses most)", "samples", "usable", "false", "lost", b.Key())
-		rows := r.By(b)
-		for i := range rows[:min(len(rows), p.o.Rows)] {
-			row := &rows[i]
-			lost := "·"
-			if row.Lost > 0 {
-				lost = fmt.Sprintf("%.1f", row.Lost)
-			}
-			blame := ""
-			if row.Blame != "" {
-				blame = fmt.Sprintf("  (%s %s)", human.Clean(row.Blame), percentage(row.BlameShare))
-			}
-			p.line("%7s  %-16s  %-16s  %5s  %s%s", percentage(row.Share), row.Usable.Text(), row.False.Text(), lost,
-				p.cut(human.Clean(row.Name), p.o.Width-40), blame)
+		p.rowsBy(b, r.By(b))
+	}
+}
+
+// leastBlame is how wide the last column of rows must be. Where there is less room, it is left out.
+const leastBlame = 10
+
+// rowsBy prints rows as a table. The columns of numbers are as wide as their numbers. The names share the rest.
+func (p *page) rowsBy(by RowsBy, rows []RowResult) {
+	lines := [][6]string{{"samples", "usable", "false", "lost", "by " + by.Key(), "most lost in"}}
+	for i := range rows[:min(len(rows), p.o.Rows)] {
+		row := &rows[i]
+		lost, blame := "·", ""
+		if row.Lost > 0 {
+			lost = fmt.Sprintf("%.1f", row.Lost)
 		}
-		if left := len(rows) - p.o.Rows; left > 0 {
-			p.line("%7s  %d more: see --json", "", left)
+		if row.Blame != "" {
+			blame = percentage(row.BlameShare) + " " + human.Clean(row.Blame)
 		}
+		lines = append(lines, [6]string{percentage(row.Share), row.Usable.Text(), row.False.Text(), lost,
+			human.Clean(row.Name), blame})
+	}
+	var wide [6]int
+	for _, line := range lines {
+		for i, cell := range line {
+			wide[i] = max(wide[i], human.Columns(cell))
+		}
+	}
+	rest := p.o.Width - wide[0] - wide[1] - wide[2] - wide[3] - 4*2
+	name := min(wide[4], max(rest-2-wide[5], rest/2))
+	blame := rest - 2 - name
+	if blame < leastBlame && !p.whole {
+		name, blame = rest, 0
+	}
+	right := func(cell string, n int) string { return human.Blank(cell, n) + cell }
+	for i, line := range lines {
+		show := p.line
+		if i == 0 {
+			show = p.head
+		}
+		show("%s  %s  %s  %s  %s  %s", right(line[0], wide[0]), p.pad(line[1], wide[1]), p.pad(line[2], wide[2]),
+			right(line[3], wide[3]), p.pad(line[4], name), p.cut(line[5], blame))
+	}
+	if left := len(rows) - p.o.Rows; left > 0 {
+		p.line("%7s  %d more: see --json", "", left)
 	}
 }
 
