@@ -113,11 +113,11 @@ No recording is kept, only the result is printed.`,
 	fl.StringArrayVar(&f.failOver, "fail-over", nil, "exit with status 1 when `WHAT=PERCENT` is exceeded")
 	fl.StringSliceVar(&f.by, "by", nil,
 		"add up by `WHAT`: program, comm, image or package, or several (default program,package)")
-	fl.StringVar(&f.sort, "sort", compare.OrderKeys()[0],
-		"sort these rows by `WHAT`: samples, lost (frames), false or unusable (samples)")
+	fl.StringVar(&f.sort, "sort", "",
+		"sort these rows by `WHAT`: samples, lost (frames), false or unusable (default samples)")
 	fl.StringSliceVar(&f.comms, "comm", nil,
 		"only threads called `NAME`, which may be a pattern like 'cc1*', or several, NAME,NAME…")
-	refuseEmpty(fl, "by", "comm")
+	refuseEmpty(fl, "by", "sort", "comm")
 	f.nameFlags.add(c)
 	f.color.add(c)
 	addWide(fl, &f.wide)
