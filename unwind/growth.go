@@ -81,15 +81,15 @@ func (r *Result) Growth() (g gotab.Growth, ok bool) {
 	if !w.locate(&p, pc-1) || p.module == nil || p.jit != nil {
 		return g, false
 	}
+	table, addr := p.module.GoTable(p.m, pc-1)
+	if table == nil { // as for most samples that a recording asks about: they cost no more than this
+		return g, false
+	}
 	began, ok := w.modules.Begin()
 	if !ok {
 		return g, false
 	}
 	defer w.modules.End(began)
-	table, addr := p.module.GoTable(p.m, pc-1)
-	if table == nil {
-		return g, false
-	}
 	g, ok = table.Growth(addr)
 	g.Return += pc - 1 - addr
 	return g, ok && !p.module.State().Late

@@ -4,9 +4,12 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+	"time"
 
+	"unspool/unwind/image"
 	"unspool/unwind/link"
 	"unspool/unwind/rule"
+	"unspool/vmas"
 )
 
 // behindCall is the address behind the last call of a function in another one.
@@ -143,5 +146,56 @@ func TestGoroutineThatGrows(t *testing.T) {
 				}, 1, 1, nil)
 			}
 		})
+	}
+}
+
+// counted counts how often work on tables or code was begun.
+type counted struct {
+	*image.Store
+	begun int
+}
+
+func (c *counted) Begin() (time.Time, bool) {
+	c.begun++
+	return c.Store.Begin()
+}
+
+// TestGrowthIsFreeOutsideGo asks for the growth after walks of a C program, as a recording does after each whole stack
+// of a thread: nothing is begun for that, so no clock is read. In Go's runtime something is.
+func TestGrowthIsFreeOutsideGo(t *testing.T) {
+	b := openGoBinary(t)
+	goexit, _ := b.function("runtime.goexit.abi0")
+	space, images, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	nop
+in_start:
+	nop
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`)
+	for _, c := range []struct {
+		name   string
+		space  *vmas.Space
+		images *image.Store
+		pc     uint64
+		isGo   bool
+	}{
+		{"C", space, images, at["in_start"], false},
+		{"Go", b.space, b.images, goexit + 1, true},
+	} {
+		source := &counted{Store: c.images}
+		u := NewUnwinder(source)
+		var regs Regs
+		regs.set(rule.IP, c.pc)
+		regs.set(rule.SP, madeSP)
+		res := u.Unwind(c.space, &regs, madeCopy(true, 0, 0))
+		source.begun = 0
+		if _, ok := res.Growth(); ok != c.isGo || (source.begun > 0) != c.isGo {
+			t.Errorf("%s: %v, begun %d times", c.name, ok, source.begun)
+		}
 	}
 }
