@@ -344,10 +344,17 @@ func (w *walk) callsElsewhere(pc, callee uint64) bool {
 	if !w.locate(&called, entry) || called.module == nil || called.jit != nil || !w.locate(&is, callee) {
 		return false
 	}
-	if is.module != called.module {
-		callee = module.Elsewhere
+	code, start := called.module.CodeAt(called.m, entry)
+	if code == nil {
+		return false
 	}
-	return called.module.LeadsElsewhere(called.m, entry, callee)
+	at := module.Elsewhere
+	if is.module == called.module {
+		if code, at = is.module.CodeAt(is.m, callee); code == nil {
+			return false
+		}
+	}
+	return called.module.LeadsElsewhere(start, at)
 }
 
 // subroutine finds the caller of a frame in an interpreter (see hosted), instead of next, which its CFI gives

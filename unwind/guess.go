@@ -158,7 +158,8 @@ func (w *walk) mayLeave(pc uint64) bool {
 
 // mayLeaveAt is mayLeave for a call that lies at p: the call is indirect, or the called function jumps to where a
 // register or a pointer says, itself or by way of tail calls, other than by a procedure linkage table. It is true if
-// that is not known.
+// that is not known. The file alone decides, whatever the process has mapped at the called function's address: the
+// answer is kept for all processes that map the file.
 func (w *walk) mayLeaveAt(p *place, pc uint64) bool {
 	if p.module == nil || p.jit != nil {
 		return true
@@ -178,10 +179,7 @@ func (w *walk) mayLeaveAt(p *place, pc uint64) bool {
 	}
 	leaves := true
 	if entry, direct := c.DirectCall(addr + 1); direct {
-		entry += pc - 1 - addr
-		var to place
-		leaves = !w.locate(&to, entry) || to.module != p.module ||
-			!to.module.LeadsElsewhere(to.m, entry, module.NoFile)
+		leaves = !p.module.LeadsElsewhere(entry, module.NoFile)
 	}
 	if !p.module.State().Late {
 		p.rules.Leaving.Put(off, leaves)

@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/unwind/image"
 	"unspool/unwind/rule"
+	"unspool/vmas"
 )
 
 // TestWalkThroughCodeWithoutCFI walks a stack that the reader can check by eye: _start, which has CFI, called
@@ -302,6 +304,47 @@ in_kernel:
 		got := u.Unwind(space, &regs, madeCopy(true, c.words...))
 		if !slices.Equal(got.IPs, c.want) || got.End != c.end {
 			t.Errorf("%s: %#x, %v; want %#x, %v", c.name, got.IPs, got.End, c.want, c.end)
+		}
+	}
+}
+
+// TestMayLeaveIsOfTheFile asks whether a direct call can have led to generated code, in processes some of which have
+// something else mapped where the called function is in the file. What one of them is told does not depend on which
+// others were asked about before.
+func TestMayLeaveIsOfTheFile(t *testing.T) {
+	first, _, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call returning
+behind:
+	nop
+	.cfi_endproc
+	.p2align 12
+returning:
+	.cfi_startproc
+	ret
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`)
+	whole := *firstMapping(first)
+	program := vmas.Map{Addr: whole.Start, Len: whole.End - whole.Start, Prot: whole.Prot, Name: []byte(whole.File.Path)}
+	before := program
+	before.Len = at["returning"] - whole.Start
+	over := vmas.Map{Addr: at["returning"], Len: 4096, Prot: whole.Prot, Name: []byte("//anon")}
+	const isWhole, isCut, isOver = 1, 2, 3
+	for _, order := range [][]uint32{{isWhole, isCut, isOver}, {isCut, isOver, isWhole}, {isOver, isWhole, isCut}} {
+		u, table := NewUnwinder(image.NewStore("/proc")), vmas.NewTable("")
+		table.Mmap(isWhole, program)
+		table.Mmap(isCut, before)
+		table.Mmap(isOver, program)
+		table.Mmap(isOver, over)
+		for _, pid := range order {
+			if w := u.begin(table.Space(pid), new(Stack)); w.mayLeave(at["behind"]) {
+				t.Errorf("order %v: in process %d, the call of a function that only returns may lead anywhere", order, pid)
+			}
 		}
 	}
 }

@@ -78,30 +78,15 @@ func (im *Image) IsReturn(m *vmas.Mapping, pc uint64) bool {
 }
 
 // LeadsElsewhere is for [module.Module].
-func (im *Image) LeadsElsewhere(m *vmas.Mapping, entry, callee uint64) bool {
-	addr, ok := im.Address(entry - m.Start + m.Offset)
-	if c, _ := im.CodeAt(m, entry); c == nil || !ok {
+func (im *Image) LeadsElsewhere(entry, callee uint64) bool {
+	if im.Parse() != nil || im.code == nil {
 		return false
 	}
-	var to uint64
-	switch callee {
-	case module.Elsewhere:
-		to = noAddress
-	case module.NoFile:
-		to = inNoFile
-	default:
-		if to, ok = im.Address(callee - m.Start + m.Offset); !ok {
-			return false
-		}
+	if im.refresh(); im.misses() {
+		return false
 	}
-	return !im.mayReach(addr, to) && !im.misses()
+	return !im.mayReach(entry, callee) && !im.misses()
 }
-
-// No addresses of functions, for mayReach.
-const (
-	noAddress = ^uint64(0) - iota
-	inNoFile
-)
 
 // mayReach reports whether [Image.reach] has found a way, or a way cannot be ruled out.
 func (im *Image) mayReach(addr, other uint64) bool { return im.reach(addr, other) != nowhere }
@@ -116,8 +101,9 @@ const (
 )
 
 // reach reports whether a call of the function at addr can lead to the one around another address, itself or by way of
-// tail calls, or to where a register or a pointer says, as by a procedure linkage table. With inNoFile, tail calls by
-// such a table are passed over: they lead to functions of other files.
+// tail calls, or to where a register or a pointer says, as by a procedure linkage table. other can be
+// [module.Elsewhere], or [module.NoFile]: then tail calls by such a table are passed over, as they lead to functions of
+// other files.
 func (im *Image) reach(addr, other uint64) way {
 	if im.cfi == nil {
 		return perhaps
@@ -145,7 +131,7 @@ func (im *Image) reach(addr, other uint64) way {
 			if x.Indirect {
 				return perhaps
 			}
-			if !slices.Contains(targets, x.Target) && (other != inNoFile || !im.isLinkage(x.Target)) {
+			if !slices.Contains(targets, x.Target) && (other != module.NoFile || !im.isLinkage(x.Target)) {
 				targets = append(targets, x.Target)
 			}
 		}

@@ -116,7 +116,7 @@ func (im *Image) CallsOther(m *vmas.Mapping, pc, callee uint64, atOnce bool) boo
 	}
 	k := edge{back: uint32(back), size: anywhere}
 	if direct {
-		to := noAddress
+		to := module.Elsewhere
 		if callee != elsewhere {
 			if to, ok = im.Address(callee); !ok {
 				return false

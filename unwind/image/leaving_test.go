@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"unspool/testdata/programs"
+	"unspool/unwind/module"
 )
 
 const leavingSource = `
@@ -42,19 +43,19 @@ func TestTailCallsThatMayLeave(t *testing.T) {
 		}
 		for function, want := range map[string]bool{"by_table": false, "to_table": false, "calls_both": false,
 			"by_pointer": true, "to_pointer": true} {
-			if im.mayReach(programs.AddressOf(t, path, function), inNoFile) != want {
+			if im.mayReach(programs.AddressOf(t, path, function), module.NoFile) != want {
 				t.Errorf("%v: %s may leave: %v", flags, function, !want)
 			}
 		}
 		byTable := programs.AddressOf(t, path, "by_table")
-		if !im.mayReach(byTable, noAddress) {
+		if !im.mayReach(byTable, module.Elsewhere) {
 			t.Errorf("%v: by_table does not leave the file", flags)
 		}
 		d, err := im.cfi.FDE(byTable)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if exits, _ := im.code.Exits(d.Start, d.End); len(exits) != 1 || !im.mayReach(exits[0].Target, inNoFile) {
+		if exits, _ := im.code.Exits(d.Start, d.End); len(exits) != 1 || !im.mayReach(exits[0].Target, module.NoFile) {
 			t.Errorf("%v: a call of the table itself leads nowhere: %+v", flags, exits)
 		}
 	}

@@ -60,9 +60,9 @@ type Module interface {
 	// around callee: an offset in the file, or Elsewhere. It is false if that is not known, and with atOnce also if it
 	// takes code that is not in the page cache.
 	CallsOther(m *vmas.Mapping, pc, callee uint64, atOnce bool) bool
-	// LeadsElsewhere reports whether no jump leads from the function that begins at entry, which lies in m, to the one
-	// around callee: an address of the process, Elsewhere, or NoFile. It is false if that is not known.
-	LeadsElsewhere(m *vmas.Mapping, entry, callee uint64) bool
+	// LeadsElsewhere reports whether no jump leads from the function that begins at entry to the one around callee.
+	// Both are addresses as CodeAt gives them; callee can also be Elsewhere or NoFile. It is false if that is not known.
+	LeadsElsewhere(entry, callee uint64) bool
 }
 
 // Callees that are in no function of the module.
