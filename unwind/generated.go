@@ -112,7 +112,11 @@ func (w *walk) hosted(f *frame) (next frame, source Source, end Reason) {
 // pointer, that is read from the process.
 func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, to callee) {
 	const room = 32
-	c, addr := w.codeAt(pc - 1)
+	var from place
+	if !w.locate(&from, pc-1) || from.module == nil {
+		return 0, 0, otherCallee
+	}
+	c, addr := from.module.CodeAt(from.m, pc-1)
 	if c == nil {
 		return 0, 0, otherCallee
 	}
@@ -131,7 +135,7 @@ func (w *walk) hostCalled(pc, distance uint64) (at, cfa uint64, to callee) {
 	switch h, known := w.hostAt(entry); {
 	case !known:
 		return 0, 0, unreadCallee
-	case h.cfa == 0 && direct:
+	case h.cfa == 0 && direct && h.module == from.module:
 		return 0, 0, noHost
 	case h.cfa != 0 && distance >= h.cfa && distance-h.cfa <= room:
 		return h.at, h.cfa, host
@@ -144,8 +148,8 @@ type callee uint8
 
 const (
 	host         callee = iota // an interpreter, with its full frame
-	otherCallee                // something else, this time
-	noHost                     // something else, as often as it is called
+	otherCallee                // something else, this time or in this process
+	noHost                     // something else, as often as it is called in any process
 	unreadCallee               // code of a file that has not been read yet
 )
 

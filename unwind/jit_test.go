@@ -487,3 +487,57 @@ func TestThunks(t *testing.T) {
 		}
 	}
 }
+
+// TestHostInOneOfTwoProcesses walks from generated code to the interpreter that runs it. Before that, it walks the same
+// stack in another process, which has nothing mapped where the interpreter is in the file: for that one only, the call
+// leads to no interpreter.
+func TestHostInOneOfTwoProcesses(t *testing.T) {
+	first, images, at := labelledProgram(t, `
+	.text
+	.globl _start
+_start:
+	.cfi_startproc
+	.cfi_undefined rip
+	call dispatcher
+in_start:
+	nop
+	.cfi_endproc
+	.p2align 12
+dispatcher:
+	.cfi_startproc
+	sub $40, %rsp
+	.cfi_def_cfa_offset 48
+	jmp *8(%rsp)
+	.cfi_endproc
+	.section .note.GNU-stack,"",@progbits
+`)
+	whole := *firstMapping(first)
+	program := vmas.Map{Addr: whole.Start, Len: whole.End - whole.Start, Prot: whole.Prot, Name: []byte(whole.File.Path)}
+	cut := program
+	cut.Len = at["dispatcher"] - whole.Start
+	const isWhole, isCut = 1, 2
+	table := vmas.NewTable("")
+	table.Mmap(isWhole, program)
+	table.Mmap(isCut, cut)
+	for _, pid := range []uint32{isWhole, isCut} {
+		table.Mmap(pid, vmas.Map{Addr: generatedAt, Len: 4096, Prot: whole.Prot, Name: []byte("//anon")})
+	}
+	u := NewUnwinder(images)
+	for _, c := range []struct {
+		pid  uint32
+		want []uint64
+		end  Reason
+	}{
+		{isCut, []uint64{generatedAt}, NoCFI},
+		{isWhole, []uint64{generatedAt, at["in_start"]}, Root},
+		{isCut, []uint64{generatedAt}, NoCFI},
+	} {
+		var regs Regs
+		regs.set(rule.IP, generatedAt)
+		regs.set(rule.SP, madeSP)
+		got := u.Unwind(table.Space(c.pid), &regs, madeCopy(true, 0, 0, 0, 0, 0, at["in_start"], 0, 0))
+		if !slices.Equal(got.IPs, c.want) || got.End != c.end {
+			t.Errorf("process %d: %#x, %v; want %#x, %v", c.pid, got.IPs, got.End, c.want, c.end)
+		}
+	}
+}
