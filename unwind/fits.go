@@ -83,12 +83,11 @@ func (w *walk) misled() bool {
 // to be waited for, and for generated code: of that no file says who has called it, but [walk.credible] does.
 func (w *walk) contradicts(p *place, callee, pc uint64, atOnce bool) bool {
 	var from place
-	if p.module == nil || p.jit != nil || !w.locate(&from, pc-1) || from.module == nil || from.jit != nil ||
-		from.arch != rule.AMD64 {
+	if p.module == nil || p.jit != nil || !w.locate(&from, pc-1) || from.module == nil || from.jit != nil {
 		return false
 	}
 	at := module.Elsewhere
-	if from.rules == p.rules { // it is the same module
+	if from.module == p.module {
 		at = callee - p.bias
 	}
 	return from.module.CallsOther(from.m, pc, at, atOnce)

@@ -14,8 +14,7 @@ import (
 type place struct {
 	m      *vmas.Mapping
 	module module.Module
-	rules  *rule.Set  // of the module
-	arch   *rule.Arch // likewise, nil if it is not known
+	rules  *rule.Set // of the module
 	jit    *jit.ProcessCode
 
 	start, size uint64 // of the mapping, or of the part of it around the PC that is all code or all data
@@ -54,7 +53,6 @@ func (w *walk) locate(p *place, pc uint64) bool {
 	}
 	p.rules = p.module.Rules()
 	state := p.module.State()
-	p.arch = state.Arch
 	switch {
 	case state.Generated:
 		p.jit = w.generatedCode()

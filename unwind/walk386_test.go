@@ -11,6 +11,7 @@ import (
 	"unspool/testdata/inputs"
 	"unspool/testdata/programs"
 	"unspool/unwind/image"
+	"unspool/unwind/module"
 	"unspool/unwind/rule"
 	"unspool/vmas"
 )
@@ -99,6 +100,18 @@ func build386(t testing.TB) *built386 {
 	work := main + 10
 	b.inStart, b.inMain, b.inWork, b.bare, b.restorer = start+5, main+8, work+3, work+8, work+10
 	return b
+}
+
+// TestCallsOf386AreNotJudged asks whether a call of a function has called other code: of calls of x86-64 that is known.
+func TestCallsOf386AreNotJudged(t *testing.T) {
+	b := build386(t)
+	m := firstMapping(b.space)
+	im := b.images.Lookup(1, m)
+	for _, callee := range []uint64{b.bare - m.Start, module.Elsewhere} {
+		if im.CallsOther(m, b.inMain, callee, false) {
+			t.Errorf("the call leads elsewhere than to %#x", callee)
+		}
+	}
 }
 
 // words is a stack of 32-bit words.

@@ -144,10 +144,10 @@ func (im *Image) CallsOther(m *vmas.Mapping, pc, callee uint64, atOnce bool) boo
 	return k.size&otherBit != 0
 }
 
-// callTarget is where the call before pc, which lies in m, leads if it is a direct one.
+// callTarget is where the call before pc, which lies in m, leads if it is a direct one of x86-64.
 func (im *Image) callTarget(m *vmas.Mapping, pc uint64, atOnce bool) (target uint64, direct, known bool) {
 	addr, ok := im.Address(pc - m.Start + m.Offset - 1)
-	if !ok || im.Parse() != nil {
+	if !ok || im.Parse() != nil || im.arch != rule.AMD64 {
 		return 0, false, false
 	}
 	var b [asm.CallSize]byte

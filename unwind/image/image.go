@@ -58,7 +58,7 @@ func (im *Image) State() module.State {
 	if im.Parse() != nil {
 		return module.State{Late: im.misses()}
 	}
-	return module.State{Arch: im.arch, Entry: im.entry, Read: true, Generated: im.IsGenerated(), CFI: im.cfi != nil,
+	return module.State{Entry: im.entry, Read: true, Generated: im.IsGenerated(), CFI: im.cfi != nil,
 		Late: im.misses()}
 }
 

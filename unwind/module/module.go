@@ -57,8 +57,8 @@ type Module interface {
 	// a coroutine or a signal handler ends.
 	IsReturn(m *vmas.Mapping, pc uint64) bool
 	// CallsOther reports whether the call before pc calls a function directly from which no jump leads to the one
-	// around callee: an offset in the file, or Elsewhere. It is false if that is not known, and with atOnce also if it
-	// takes code that is not in the page cache.
+	// around callee: an offset in the file, or Elsewhere. It is false if that is not known, for code that is not of
+	// x86-64, and with atOnce also if it takes code that is not in the page cache.
 	CallsOther(m *vmas.Mapping, pc, callee uint64, atOnce bool) bool
 	// LeadsElsewhere reports whether no jump leads from the function that begins at entry to the one around callee.
 	// Both are addresses as CodeAt gives them; callee can also be Elsewhere or NoFile. It is false if that is not known.
@@ -75,8 +75,6 @@ const (
 
 // A State is what is known of a module.
 type State struct {
-	// Arch is the architecture of the code, nil if it is not known.
-	Arch *rule.Arch
 	// Entry is the address of the program's first instruction, in the file's own addresses.
 	Entry uint64
 	// Read means that the file was read, and can be used.
