@@ -231,7 +231,7 @@ func (c *Code) sweep(m *codeMap, add func(uint64)) {
 				switch {
 				case t == calls && in.Imm != 0:
 					add(target)
-				case in.Map == 0 && in.Encoding == x86.Legacy && in.Op == 0x8d && in.Base == x86.RIP:
+				case in.IsLEA() && in.Base == x86.RIP:
 					if target = addr + n + uint64(in.Disp); m.inHole(target) {
 						if target%alignment == 0 || c.followsEnd(target) {
 							add(target)

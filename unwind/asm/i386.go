@@ -63,7 +63,7 @@ func (c *Code) WayOut386(addr uint64) (out WayOut, ok bool) {
 			return out, saved <= 0
 		case !t.goesOn(), t == branches:
 			return out, false
-		case in.Op == 0x50+x86.BP && in.Map == 0 && in.Encoding == x86.Legacy:
+		case in.IsOneByte() && in.Op == 0x50+x86.BP:
 			saved = n
 		}
 		if in.popsBP() {
@@ -114,7 +114,7 @@ func (in *insn) lowers386() (n int64, known bool) {
 	const word = 4
 	op := in.Op
 	switch {
-	case in.Encoding != x86.Legacy || in.Map != 0:
+	case !in.IsOneByte():
 		return 0, in.Map != 1 || op&^9 != 0xa0 // push and pop of fs and gs
 	case op >= 0x50 && op < 0x58, op == 0x68, op == 0x6a, op == 0x9c, op == 0xff && in.Reg == 6:
 		return word, !in.Narrow

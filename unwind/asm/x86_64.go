@@ -17,13 +17,12 @@ type insn struct{ x86.Insn }
 
 // isSubSP reports whether the instruction lowers SP by a constant.
 func (in *insn) isSubSP() bool {
-	return in.Map == 0 && in.Encoding == x86.Legacy && (in.Op == 0x83 || in.Op == 0x81) &&
-		in.Mod == 3 && in.Reg == 5 && in.RM == x86.SP
+	return in.IsOneByte() && (in.Op == 0x83 || in.Op == 0x81) && in.Mod == 3 && in.Reg == 5 && in.RM == x86.SP
 }
 
 // movesStack reports whether the instruction pushes or pops.
 func (in *insn) movesStack() bool {
-	if in.Map != 0 || in.Encoding != x86.Legacy {
+	if !in.IsOneByte() {
 		return false
 	}
 	switch in.Op {
@@ -36,7 +35,7 @@ func (in *insn) movesStack() bool {
 // pushes is how many words the instruction pushes, negative for a pop.
 func (in *insn) pushes() int {
 	switch op := in.Op; {
-	case in.Map != 0 || in.Encoding != x86.Legacy:
+	case !in.IsOneByte():
 		return 0
 	case op >= 0x50 && op < 0x58, op == 0x68, op == 0x6a, op == 0xff && in.Reg&7 == 6:
 		return 1
@@ -48,7 +47,7 @@ func (in *insn) pushes() int {
 
 // setsReturn reports whether the instruction pushes a word, or replaces the one that SP points to.
 func (in *insn) setsReturn() bool {
-	return in.pushes() > 0 || in.Map == 0 && in.Encoding == x86.Legacy && (in.Op == 0x87 || in.Op == 0x89) &&
+	return in.pushes() > 0 || in.IsOneByte() && (in.Op == 0x87 || in.Op == 0x89) &&
 		in.Mod == 0 && in.Base == x86.SP && !in.HasIndex
 }
 
@@ -97,17 +96,16 @@ func (in *insn) turn(addr uint64) (t turn, target uint64) {
 // beginsFunction reports whether the instruction is endbr64, a push, or one that
 // makes room on the stack.
 func (in *insn) beginsFunction() bool {
-	endbr := in.Map == 1 && in.Op == 0x1e && in.Prefix == 0xf3
-	push := in.Map == 0 && in.Op >= 0x50 && in.Op < 0x58
-	sub := in.Map == 0 && (in.Op == 0x83 || in.Op == 0x81) && in.Mod == 3 && in.Reg == 5 && in.RM == x86.SP
-	return in.Encoding == x86.Legacy && (endbr || push || sub)
+	endbr := in.Encoding == x86.Legacy && in.Map == 1 && in.Op == 0x1e && in.Prefix == 0xf3
+	push := in.IsOneByte() && in.Op >= 0x50 && in.Op < 0x58
+	return endbr || push || in.isSubSP()
 }
 
 // setsConstant reports whether the instruction puts a 32-bit constant, which may
 // be an address of a program that is not relocated, into a register, an
 // argument or a variable.
 func (in *insn) setsConstant() bool {
-	return in.Map == 0 && in.Encoding == x86.Legacy && !in.Narrow &&
+	return in.IsOneByte() && !in.Narrow &&
 		(in.Op >= 0xb8 && in.Op < 0xc0 || in.Op == 0xc7 && in.Reg&7 == 0 || in.Op == 0x68)
 }
 
@@ -119,8 +117,8 @@ func (in *insn) isPadding() bool {
 
 // givesBack reports whether the instruction adds so much to SP.
 func (in *insn) givesBack(room uint32) bool {
-	return in.Map == 0 && in.Encoding == x86.Legacy && (in.Op == 0x81 || in.Op == 0x83) && in.Mod == 3 && in.Reg&7 == 0 &&
-		in.RM == x86.SP && in.Imm == int64(room)
+	return in.IsOneByte() && (in.Op == 0x81 || in.Op == 0x83) && in.Mod == 3 && in.Reg&7 == 0 && in.RM == x86.SP &&
+		in.Imm == int64(room)
 }
 
 // leaves reports whether the instruction at addr never goes on to the next one.
@@ -130,7 +128,7 @@ func (in *insn) leaves(addr uint64) bool {
 }
 
 func (in *insn) popsBP() bool {
-	return in.Encoding == x86.Legacy && in.Map == 0 && in.Op == 0x58+x86.BP
+	return in.IsOneByte() && in.Op == 0x58+x86.BP
 }
 
 // isNop reports whether an instruction is one that is used as padding.
@@ -147,7 +145,7 @@ func (in *insn) isNop() bool {
 // restores reports whether an instruction pops a register that calls leave alone.
 func (in *insn) restores() bool {
 	switch {
-	case in.Map != 0 || in.Encoding != x86.Legacy:
+	case !in.IsOneByte():
 		return false
 	case in.Op == 0xc9: // leave
 		return true
@@ -213,7 +211,7 @@ func (c *Code) pltRule(table, addr uint64) (rule.Rule, bool) {
 			break
 		}
 		switch {
-		case in.Map != 0 || in.Encoding != x86.Legacy:
+		case !in.IsOneByte():
 		case in.Op == 0x68, in.Op == 0xff && in.Reg&7 == 6:
 			words++
 		case in.Op >= 0x50 && in.Op < 0x60, in.Op == 0xe8, in.Op == 0x8d, in.Op == 0x83, in.Op == 0x81:
@@ -311,7 +309,7 @@ const int3 = 0xcc
 // step applies the instruction at addr to the state.
 func (s *state) step(in *insn, addr uint64) {
 	s.compare(in)
-	if in.Encoding != x86.Legacy || in.Map != 0 {
+	if !in.IsOneByte() {
 		if in.Encoding == x86.Legacy && in.Map == 1 {
 			switch in.Op {
 			case 0xa0, 0xa8: // push fs, gs
@@ -511,7 +509,7 @@ func prologueAt(code []byte) (size int, room, frame uint32, ok bool) {
 // compare notes what bounds an index: the constant that the instruction
 // compares it with, or the mask that it applies.
 func (s *state) compare(in *insn) {
-	if in.Encoding != x86.Legacy || in.Map != 0 {
+	if !in.IsOneByte() {
 		return
 	}
 	switch op := in.Op; {
