@@ -180,7 +180,7 @@ func (p *place) dropRestored(pc uint64, row *dwarfcfi.Row) {
 		return
 	}
 	var way asm.WayOut
-	if c := &row.CFA; c.Kind != dwarfcfi.CFARegister || c.Reg != rule.SP || c.Offset != 8 {
+	if rule.CFAAboveSP(row) != 8 {
 		code, addr := p.module.CodeAt(p.m, pc)
 		if code == nil {
 			return

@@ -210,7 +210,7 @@ func dispatchFrame(in module.Module, m *vmas.Mapping, pc uint64) (at, size uint6
 		if err != nil || size <= 8 || row.End-row.Start > left {
 			break
 		}
-		if !fromSP(row) || uint64(row.CFA.Offset) != size {
+		if rule.CFAAboveSP(row) != size {
 			continue
 		}
 		if jump, ok := code.Dispatch(row.Start, row.End); ok {
@@ -229,16 +229,9 @@ func largestFrame(d *dwarfcfi.FDE) (size uint64) {
 		if n++; err != nil || n > most {
 			return 0
 		}
-		if fromSP(row) {
-			size = max(size, uint64(row.CFA.Offset))
-		}
+		size = max(size, rule.CFAAboveSP(row))
 	}
 	return size
-}
-
-// fromSP reports whether a row's CFA is SP plus an offset.
-func fromSP(row *dwarfcfi.Row) bool {
-	return row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == rule.SP && row.CFA.Offset > 0
 }
 
 // resume continues the walk above f, a frame of generated code whose caller cannot be found, at the next
@@ -454,8 +447,8 @@ func (p *place) isInterpreter(pc uint64) bool {
 // hasFrameAtEntry reports whether the row of a function's first instruction has a frame, which no function can
 // have made by then.
 func hasFrameAtEntry(row *dwarfcfi.Row) bool {
-	cfa := &row.CFA
-	return cfa.Kind == dwarfcfi.CFARegister && cfa.Reg == rule.SP && cfa.Offset > 8 && cfa.Offset%8 == 0
+	n := rule.CFAAboveSP(row)
+	return n > 8 && n%8 == 0
 }
 
 // interpreterCalled reports whether pc follows a call of a function whose frame

@@ -188,7 +188,7 @@ func (im *Image) isBeforeFunction(addr uint64) bool {
 	}
 	var row dwarfcfi.Row
 	d, err := im.cfi.FDE(start)
-	return err == nil && d.Start == start && d.Row(start, &row) == nil && fromSP(&row) && row.CFA.Offset == 8
+	return err == nil && d.Start == start && d.Row(start, &row) == nil && rule.CFAAboveSP(&row) == 8
 }
 
 // compileRow gives the rule for a row.
@@ -220,11 +220,6 @@ const maxStartCode = 256
 // entrySize is how many bytes from the entry point on are taken for start code if the code is not read: that
 // of C libraries up to the call that does not return.
 const entrySize = 64
-
-// fromSP reports whether a row's CFA is SP plus an offset.
-func fromSP(row *dwarfcfi.Row) bool {
-	return row.CFA.Kind == dwarfcfi.CFARegister && row.CFA.Reg == rule.SP && row.CFA.Offset > 0
-}
 
 // Row is for [module.Module].
 func (im *Image) Row(m *vmas.Mapping, pc uint64, row *dwarfcfi.Row) error {

@@ -109,6 +109,15 @@ func CompileWide(row *dwarfcfi.Row) (w WideRule, ok bool) {
 	return w, ok
 }
 
+// CFAAboveSP is by how many bytes the CFA of a row lies above SP, 0 if it is not counted from SP, or does not lie above.
+func CFAAboveSP(row *dwarfcfi.Row) uint64 {
+	cfa := &row.CFA
+	if cfa.Kind != dwarfcfi.CFARegister || cfa.Reg != SP || cfa.Offset < 0 {
+		return 0
+	}
+	return uint64(cfa.Offset)
+}
+
 // savedBP gives where BP is saved below the CFA, in words.
 func savedBP(row *dwarfcfi.Row) (words uint32, ok bool) {
 	r := &row.Regs[BP]
