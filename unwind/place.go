@@ -115,16 +115,6 @@ func (p *place) isEntry(pc uint64) bool {
 	return ok && d.Start == p.module.State().Entry
 }
 
-// endsContext reports whether pc, which lies at p, is where the first function of a coroutine returns to, and not
-// behind a call.
-func (p *place) endsContext(pc uint64) bool {
-	if pc >= p.m.End {
-		return false
-	}
-	code, addr := p.module.CodeAt(p.m, pc)
-	return code != nil && code.IsContextEnd(addr)
-}
-
 // row gives the CFI row for pc, which lies at p.
 func (p *place) row(pc uint64, row *dwarfcfi.Row) error {
 	switch {

@@ -84,7 +84,7 @@ func (w *walk) stepByRow(p *place, f *fullFrame) (Source, Reason) {
 		}
 		return w.fullFramePointer(p, f)
 	case rule.Uncovered:
-		if !f.exact && p.module != nil && p.endsContext(f.pc()) {
+		if !f.exact && p.module != nil && p.module.EndsContext(p.m, f.pc()) {
 			return ByCFI, Root
 		}
 		if caller, ok := w.straightOut(p, f); ok {

@@ -77,6 +77,15 @@ func (im *Image) IsReturn(m *vmas.Mapping, pc uint64) bool {
 	return yes
 }
 
+// EndsContext is for [module.Module].
+func (im *Image) EndsContext(m *vmas.Mapping, pc uint64) bool {
+	if im.Parse() != nil {
+		return false
+	}
+	im.refresh()
+	return !im.misses() && im.endsContext(m, pc)
+}
+
 // LeadsElsewhere is for [module.Module].
 func (im *Image) LeadsElsewhere(entry, callee uint64) bool {
 	if im.Parse() != nil || im.code == nil {

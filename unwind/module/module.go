@@ -56,6 +56,9 @@ type Module interface {
 	// IsReturn reports whether a call returns to pc, which lies behind an address in m: it follows a call, or is where
 	// a coroutine or a signal handler ends.
 	IsReturn(m *vmas.Mapping, pc uint64) bool
+	// EndsContext reports whether the first function of a coroutine returns to pc, which lies behind an address in m,
+	// and not behind a call.
+	EndsContext(m *vmas.Mapping, pc uint64) bool
 	// CallsOther reports whether the call before pc calls a function directly from which no jump leads to the one
 	// around callee: an offset in the file, or Elsewhere. It is false if that is not known, for code that is not of
 	// x86-64, and with atOnce also if it takes code that is not in the page cache.
