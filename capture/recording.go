@@ -67,8 +67,8 @@ type Sample struct {
 // Samples returns the samples in the order of time, with the functions of their stacks, but without source lines
 // and inlined functions. A sample belongs to the recording, which uses its memory again for the next one.
 //
-// An error comes last, with a nil Sample. It is a *[perfdata.DamageError] if the rest of the file cannot be read.
-// Each call reads the file anew.
+// An error comes last, with a nil Sample. If the rest of the file cannot be read, [errors.As] finds a
+// *[perfdata.DamageError] in it. Each call reads the file anew.
 func (r *Recording) Samples() iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
 		if err := r.read(func(s *Sample) bool { return yield(s, nil) }); err != nil {

@@ -42,8 +42,8 @@ type queued struct {
 // later ones were delivered is still delivered, and not dropped. Records whose ID belongs to no event cannot
 // be decoded: they are left out and counted by [Reader.Unknown].
 //
-// The error is that of fn, a *DamageError after everything before the damage has been delivered,
-// or nil.
+// The error is that of fn, or the one of [Reader.Next] at damage, after everything before the damage has been
+// delivered, or nil.
 func (r *Reader) Ordered(fn func(rec perfring.Record, f *perfring.SampleFormat, time uint64) error) error {
 	q := queue{limit: maxQueue}
 	return r.ordered(&q, fn)

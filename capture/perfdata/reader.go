@@ -42,7 +42,7 @@ type Reader struct {
 	at      *io.SectionReader // the file that has the header, nil for a pipe
 	stopped *atomic.Bool      // by Stop
 	waits   bool              // the recording is read through a waiting
-	err     error             // what Next returned last: io.EOF or a DamageError
+	err     error             // what Next returned last: io.EOF or damage
 
 	events  []perfring.Attr
 	formats []perfring.SampleFormat // of events
@@ -363,8 +363,8 @@ func (r *Reader) Payload(fn func([]byte) error) error {
 
 // Next returns the next record in the order of the recording, decompressed. It is valid until the next call.
 // Records that describe a pipe (its attributes, features, tracing data and build IDs) are not returned, but
-// read. At the end the error is io.EOF, at damage a *DamageError. Damage in one file of a directory is returned
-// behind the records of the others.
+// read. At the end the error is io.EOF, at damage a *[DamageError]. Damage in files of a directory is returned
+// behind the records of the others; that of several files is joined, and [errors.As] finds the first.
 func (r *Reader) Next() (perfring.Record, error) {
 	if r.err == nil && r.stopped.Load() && !r.waits {
 		r.err = ErrStopped

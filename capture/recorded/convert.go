@@ -63,8 +63,8 @@ type Options struct {
 var ErrNoneSelected = errors.New("no samples are selected")
 
 // Convert unwinds the stacks of a recording and writes one that has callchains in their place and everything
-// else unchanged. The outcome is valid, and the output a complete recording, whatever the error is: a
-// *perfdata.DamageError says how far the input could be read.
+// else unchanged. The outcome is valid, and the output a complete recording, whatever the error is. If
+// [errors.As] finds a *[perfdata.DamageError] in it, that says how far the input could be read.
 func Convert(ctx context.Context, o Options) (out Conversion, err error) {
 	out.Trouble = counts.NewTrouble()
 	if err := o.Check(); err != nil {

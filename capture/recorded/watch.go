@@ -12,7 +12,7 @@ import (
 
 // Walk unwinds a recording as [Convert] does and hands it to a watcher instead of a file. A sample whose user
 // stack was unwound has a Result; a sample that has a callchain and no raw stack is handed on without one.
-// The error may be a *perfdata.DamageError: what came before it has been handed on.
+// If [errors.As] finds a *[perfdata.DamageError] in the error, what came before the damage has been handed on.
 func Walk(ctx context.Context, o Options, to session.Watcher) (counts.Stats, error) {
 	if err := o.Check(); err != nil {
 		return counts.Stats{}, err
