@@ -30,7 +30,7 @@ const (
 )
 
 // SampleFormat is how the samples and the sample_id trailers of one event are laid out. It is made from
-// the event's perf_event_attr and never changes. The zero Format is that of an event whose samples
+// the event's perf_event_attr and never changes. The zero SampleFormat is that of an event whose samples
 // are empty and whose other records have no trailer.
 type SampleFormat struct {
 	sampleType  uint64

@@ -66,7 +66,7 @@ const (
 
 // The records that are asked for besides samples. Build IDs are not asked for: as long as one profiler asks
 // for them, the kernel marks the MMAP2 records of every other profiler on the machine as if they held one
-// (see Format.Correct), and perf 6.1 aborts on such records.
+// (see [SampleFormat.Correct]), and perf 6.1 aborts on such records.
 const (
 	bitsSideBand = unix.PerfBitMmap | unix.PerfBitMmap2 | unix.PerfBitComm | unix.PerfBitCommExec |
 		unix.PerfBitTask | bitKsymbol | bitBPFEvent

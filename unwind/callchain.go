@@ -155,7 +155,7 @@ func byCFI(r rule.Rule) bool {
 }
 
 // keepsBP reports whether the code at pc, which lies at p and has the rule r, uses BP as its frame pointer. This
-// is assumed of code without CFI, as in [Unwinder.framePointer].
+// is assumed of code without CFI, as in [walk.framePointer].
 func (p *place) keepsBP(r rule.Rule, pc uint64) bool {
 	switch r.Kind() {
 	case rule.FromBP, rule.GuessBP:

@@ -54,7 +54,7 @@ func (r *Rotation) Files() string {
 	}
 }
 
-// files is an Output that goes on in another file from time to time.
+// files is a Destination that goes on in another file from time to time.
 type files interface {
 	Destination
 	// begin takes what writes the things that have to be in each file before everything else.

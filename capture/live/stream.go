@@ -28,7 +28,7 @@ type Destination interface {
 	Close() error
 }
 
-// A StreamOutput is the Output for events that somebody else has opened.
+// A StreamOutput is the Destination for events that somebody else has opened.
 type StreamOutput interface {
 	Destination
 	session.ProcessSink

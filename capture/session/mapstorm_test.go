@@ -28,7 +28,7 @@ func mapRecord(pid uint32, addr, size, inode uint64, path string) perfring.Recor
 	b = le.AppendUint32(le.AppendUint32(b, vmas.ProtRead|vmas.ProtExec), vmas.FlagPrivate)
 	b = append(b, path...)
 	b = append(b, make([]byte, 8-len(path)%8)...)
-	b = le.AppendUint32(le.AppendUint32(b, pid), pid) // the sample_id of testFormat
+	b = le.AppendUint32(le.AppendUint32(b, pid), pid) // the sample_id of sessiontest.Format
 	b = le.AppendUint64(le.AppendUint64(b, 1000), 1)
 	h := le.AppendUint32(nil, uint32(perfring.RecordMmap2))
 	h = le.AppendUint16(le.AppendUint16(h, unix.PERF_RECORD_MISC_USER), uint16(8+len(b)))

@@ -196,7 +196,8 @@ func (c *cpu) throttle() {
 	c.put(&c.samples, c.trailed(b, 0), nil)
 }
 
-// ksymbol tells of code of the kernel. The record is longer than what was written: see perfring.Format.Correct.
+// ksymbol tells of code of the kernel. The record is longer than what was written: see
+// [perfring.SampleFormat.Correct].
 func (c *cpu) ksymbol() {
 	b := le.AppendUint32(nil, uint32(perfring.RecordKsymbol))
 	b = le.AppendUint16(le.AppendUint16(b, 0), 0)

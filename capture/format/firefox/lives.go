@@ -6,7 +6,7 @@ import (
 	"unspool/perfring"
 )
 
-// Lives is a profile.Watcher that notes when threads begin and end.
+// Lives is a [profile.Observer] that notes when threads begin and end.
 type Lives struct {
 	threads map[[2]uint32]life // by PID and TID
 }

@@ -2,7 +2,7 @@
 // behind it, frames of the recording's processes, mappings and samples in the order of time, as Sysprof's own
 // perf source writes them.
 //
-// A Writer is a profile.Watcher: it writes while the recording is loaded. Its memory depends on the number
+// A Writer is a [profile.Observer]: it writes while the recording is loaded. Its memory depends on the number
 // of distinct addresses of each process, not of samples. Names come last, in the file "__symbols__" within
 // the capture, so that it can be read on another machine.
 //

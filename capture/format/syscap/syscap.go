@@ -73,10 +73,10 @@ func New(w io.Writer, r *perfdata.Reader, o Options) *Writer {
 	return &Writer{out: w, reader: r, options: o, processes: make(map[uint32]*process), names: newNames()}
 }
 
-// Begin implements profile.Watcher.
+// Begin implements [profile.Observer].
 func (w *Writer) Begin(p *profile.Profile) { w.profile = p }
 
-// Record implements profile.Watcher.
+// Record implements [profile.Observer].
 func (w *Writer) Record(c *replay.Change, f *perfring.SampleFormat, time uint64) {
 	if time != 0 {
 		w.begin(time)
@@ -219,7 +219,7 @@ func (w *Writer) metadata(id, value string) {
 	w.close(at)
 }
 
-// Sample implements profile.Watcher.
+// Sample implements [profile.Observer].
 func (w *Writer) Sample(s *perfring.Sample, frames []int32, thread int32) {
 	w.begin(s.Time)
 	h := frameHeader{cpu: cpuNumber(s.CPU), pid: int32(s.PID), time: s.Time}

@@ -36,7 +36,7 @@ const (
 	aFile     = 1 // to the server, with a descriptor: uid, length of the build ID, build ID, name
 	theEnd    = 2 // to the server
 	aProgress = 3 // to the client
-	aReport   = 4 // to the client: a Report as JSON
+	aReport   = 4 // to the client: a Summary as JSON
 )
 
 const (

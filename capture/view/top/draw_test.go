@@ -230,7 +230,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowIsBounded adds parts with more nodes than a Window keeps: the oldest are dropped, and it says so.
+// TestWindowIsBounded adds parts with more nodes than a SlidingWindow keeps: the oldest are dropped, and it says so.
 func TestWindowIsBounded(t *testing.T) {
 	w := NewWindow(time.Hour)
 	for i := range 6 {

@@ -8,7 +8,7 @@ import (
 	"unspool/capture/profile"
 )
 
-// mostNodes is how many nodes the parts of a Window have at most, together: some 100 MiB, and a fraction of a
+// mostNodes is how many nodes the parts of a SlidingWindow have at most, together: some 100 MiB, and a fraction of a
 // second to add them up. A machine with 64 busy CPUs has fewer.
 const mostNodes = 1 << 19
 
@@ -30,10 +30,10 @@ type SlidingWindow struct {
 	short  uint64 // end of the last part that was dropped because there were too many nodes
 }
 
-// NewWindow returns an empty Window of a length.
+// NewWindow returns an empty SlidingWindow of a length.
 func NewWindow(span time.Duration) *SlidingWindow { return &SlidingWindow{span: span} }
 
-// Add adds the profile of a round. It belongs to the Window.
+// Add adds the profile of a round. It belongs to the SlidingWindow.
 func (w *SlidingWindow) Add(p *profile.Profile) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
