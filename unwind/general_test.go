@@ -29,8 +29,8 @@ func TestFileIsCutShortInAnEvaluation(t *testing.T) {
 	}
 	space, _ := asImage(t, path, 0x7f00_0000_0000)
 	failed := 0
-	listener := image.Hooks{Failed: func(string, error) { failed++ }}
-	images := image.New(image.Config{Proc: "/proc", Listener: listener})
+	hooks := image.Hooks{Failed: func(string, error) { failed++ }}
+	images := image.New(image.Config{Proc: "/proc", Hooks: hooks})
 	im := images.Lookup(1, firstMapping(space))
 	if err := im.Parse(); err != nil {
 		t.Fatal(err)

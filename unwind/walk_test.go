@@ -321,13 +321,13 @@ func TestUnreadableFileIsNamedOnce(t *testing.T) {
 	table.Comm(1, 1, []byte("test"), true)
 	table.Mmap(1, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte("/no/such/file")})
 	var failed []string
-	listener := image.Hooks{Failed: func(path string, err error) {
+	hooks := image.Hooks{Failed: func(path string, err error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
 		failed = append(failed, path)
 	}}
-	images := image.New(image.Config{Proc: t.TempDir(), Listener: listener})
+	images := image.New(image.Config{Proc: t.TempDir(), Hooks: hooks})
 	u := NewUnwinder(images)
 	var regs Regs
 	regs.set(rule.IP, 0x1234)

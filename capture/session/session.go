@@ -145,14 +145,14 @@ func New(c Config) *Session {
 // openImages makes the store of images.
 func (s *Session) openImages() {
 	c := &s.config
-	listener := image.Hooks{Failed: s.trouble.NoteFile, Dropped: c.BuildIDs, Copied: s.teller.copied.note}
+	hooks := image.Hooks{Failed: s.trouble.NoteFile, Dropped: c.BuildIDs, Copied: s.teller.copied.note}
 	if c.BuildIDs != nil {
-		listener.Unidentified = func(path string) { c.BuildIDs(path, nil) }
+		hooks.Unidentified = func(path string) { c.BuildIDs(path, nil) }
 	}
 	s.images = image.New(image.Config{
 		Processes: c.Processes, Offline: c.Offline, Hurried: c.Live, Room: c.Room,
 		SomeRoom: c.SomeRoom, Waits: c.Waits, Stop: c.Stop,
-		KeepFiles: c.KeepFiles, Listener: listener,
+		KeepFiles: c.KeepFiles, Hooks: hooks,
 	})
 }
 

@@ -40,8 +40,8 @@ func (s *Store) copied(pid uint32, m *vmas.Mapping) *Image {
 			return nil
 		}
 	}
-	if m.Settle() && s.tell.Copied != nil {
-		s.tell.Copied(pid, m)
+	if m.Settle() && s.hooks.Copied != nil {
+		s.hooks.Copied(pid, m)
 	}
 	return im
 }

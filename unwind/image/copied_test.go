@@ -46,7 +46,7 @@ func TestCopiedCode(t *testing.T) {
 			clear(memory)
 			table, images := vmas.NewTable(""), NewStore("/proc")
 			told := 0
-			images.tell.Copied = func(uint32, *vmas.Mapping) { told++ }
+			images.hooks.Copied = func(uint32, *vmas.Mapping) { told++ }
 			code := vmas.Map{Addr: addr, Len: size, Offset: size, Prot: vmas.ProtRead | vmas.ProtExec,
 				Name: []byte(path)}
 			table.Mmap(pid, code)

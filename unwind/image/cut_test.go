@@ -43,7 +43,7 @@ func TestFileIsCutShortWhileItIsInUse(t *testing.T) {
 			}
 			space, images := mappedAt(t, path, 0x7f00_0000_0000)
 			failed := 0
-			images.tell.Failed = func(string, error) { failed++ }
+			images.hooks.Failed = func(string, error) { failed++ }
 			p := mappedImage{m: firstMapping(space)}
 			p.image = images.Lookup(1, p.m)
 			if err := p.image.Parse(); err != nil || len(p.image.lazy) == 0 {

@@ -108,7 +108,7 @@ func TestDebugFrameInSeparateFile(t *testing.T) {
 			put(t, proc, "/opt/bin/prog", stripped)
 			put(t, proc, c.place, debug)
 			images, im, m := mapWhole(t, proc)
-			images.tell.Failed = func(path string, err error) { t.Errorf("%s: %v", path, err) }
+			images.hooks.Failed = func(path string, err error) { t.Errorf("%s: %v", path, err) }
 
 			// What .eh_frame covers needs no debug file.
 			im.isRead()
@@ -207,7 +207,7 @@ func TestDebugFileOfAnotherBuildIsNotUsed(t *testing.T) {
 			put(t, proc, c.place, other)
 			images, im, m := mapWhole(t, proc)
 			var failed []error
-			images.tell.Failed = func(_ string, err error) { failed = append(failed, err) }
+			images.hooks.Failed = func(_ string, err error) { failed = append(failed, err) }
 			im.isRead()
 			for fde := range openDebugFrame(t, whole).FDEs() {
 				off, _ := im.offset(fde.Start)

@@ -76,7 +76,7 @@ func (ds *descriptors) settle(t *testing.T, n int) {
 func TestFewerDescriptorsThanFiles(t *testing.T) {
 	const most, files = 32, 100
 	var failed []string
-	s := New(Config{Proc: "/proc", Listener: Hooks{
+	s := New(Config{Proc: "/proc", Hooks: Hooks{
 		Failed: func(_ string, err error) { failed = append(failed, err.Error()) },
 	}})
 	s.find.files = newDescriptors(most)

@@ -51,7 +51,7 @@ func TestFileThatHangs(t *testing.T) {
 			server, path := onFUSE(t)
 			var failed []string
 			waits := 0
-			s := New(Config{Proc: noProcesses(t), Hurried: true, Waits: func() { waits++ }, Listener: Hooks{
+			s := New(Config{Proc: noProcesses(t), Hurried: true, Waits: func() { waits++ }, Hooks: Hooks{
 				Failed: func(path string, err error) { failed = append(failed, err.Error()) },
 			}})
 			table := vmas.NewTable("")
@@ -191,7 +191,7 @@ func TestDebugFileOf700MB(t *testing.T) {
 	}
 	var failed []string
 	waits := 0
-	s := New(Config{Proc: proc, Hurried: true, Waits: func() { waits++ }, Listener: Hooks{
+	s := New(Config{Proc: proc, Hurried: true, Waits: func() { waits++ }, Hooks: Hooks{
 		Failed: func(_ string, err error) { failed = append(failed, err.Error()) },
 	}})
 	m := mapProgram(t)

@@ -129,8 +129,8 @@ func (im *Image) sampled(f *vmas.File) {
 	}
 	im.hit = true
 	s := im.store
-	if im.BuildID == nil && im.err != errLate && s.tell.Unidentified != nil && s.find.recorded(f).IsZero() {
-		s.tell.Unidentified(im.name)
+	if im.BuildID == nil && im.err != errLate && s.hooks.Unidentified != nil && s.find.recorded(f).IsZero() {
+		s.hooks.Unidentified(im.name)
 	}
 }
 

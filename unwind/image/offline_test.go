@@ -284,7 +284,7 @@ func TestOfflineImagesAskNoProcess(t *testing.T) {
 	}
 	var failed []string
 	s := New(Config{Offline: &Offline{}})
-	s.tell.Failed = func(path string, err error) { failed = append(failed, err.Error()) }
+	s.hooks.Failed = func(path string, err error) { failed = append(failed, err.Error()) }
 	pid := uint32(os.Getpid())
 	table := vmas.NewTable("")
 	for i := range uint64(3) {
@@ -382,7 +382,7 @@ func TestRecordedMemfd(t *testing.T) {
 	} {
 		s := New(Config{Offline: &Offline{}})
 		failed := 0
-		s.tell.Failed = func(string, error) { failed++ }
+		s.hooks.Failed = func(string, error) { failed++ }
 		table := vmas.NewTable("")
 		table.Comm(7, 7, []byte("test"), true)
 		table.Mmap(7, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, ID: vmas.FileID{BuildID: c.id},

@@ -20,7 +20,7 @@ func TestClaimsOfASparseFile(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	var failed []string
-	s := New(Config{Proc: "/proc", Listener: Hooks{
+	s := New(Config{Proc: "/proc", Hooks: Hooks{
 		Failed: func(_ string, err error) { failed = append(failed, err.Error()) },
 	}})
 	for i, c := range []struct {

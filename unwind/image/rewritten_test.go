@@ -160,7 +160,7 @@ func TestFilesWithAnotherName(t *testing.T) {
 	pid := uint32(os.Getpid())
 	var told []error
 	images := New(Config{Proc: "/proc",
-		Listener: Hooks{Failed: func(_ string, err error) { told = append(told, err) }}})
+		Hooks: Hooks{Failed: func(_ string, err error) { told = append(told, err) }}})
 	table := vmas.NewTableOf(nil, images.Forget)
 	mapped := vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path), ID: identity(t, path)}
 	now := func() uint64 {

@@ -23,7 +23,7 @@ func TestCompressedDebugFrame(t *testing.T) {
 			}
 			space, images := mappedAt(t, packed, 0x400000)
 			failed := 0
-			images.tell.Failed = func(_ string, err error) { failed++ }
+			images.hooks.Failed = func(_ string, err error) { failed++ }
 			m := firstMapping(space)
 			im := images.Lookup(1, m)
 			if err := im.Parse(); err != nil || len(im.lazy) == 0 || im.lazy[0].missing == 0 {

@@ -21,8 +21,8 @@ import (
 // A Store holds the images of all mapped files, each once. Which image a file has does not depend on its name
 // but on the opened file: on its build ID and segments, else on inode and generation.
 type Store struct {
-	tell Hooks
-	find finder
+	hooks Hooks
+	find  finder
 
 	reader    reader
 	files     fileWait      // for files and their tables
@@ -47,8 +47,7 @@ type Store struct {
 	kept *keeping // nil where files are not kept
 }
 
-// A Hooks is told what happens to files. Its functions may be nil. They are called on the goroutine that
-// uses the store.
+// Hooks are told what happens to files. Each may be nil. They are called on the goroutine that uses the store.
 type Hooks struct {
 	// Failed is called once for each file that cannot be used.
 	Failed func(path string, err error)
@@ -86,8 +85,8 @@ type Config struct {
 	// KeepFiles is of how many bytes of files that no process maps any more [Store.Files] returns files, too; 0 for
 	// none.
 	KeepFiles int64
-	// Listener is told what becomes of files.
-	Listener Hooks
+	// Hooks are told what becomes of files.
+	Hooks Hooks
 }
 
 // NewStore returns an empty store that opens files through procRoot,
@@ -97,7 +96,7 @@ func NewStore(procRoot string) *Store { return New(Config{Proc: procRoot}) }
 // New returns an empty store.
 func New(c Config) *Store {
 	s := &Store{
-		tell:      c.Listener,
+		hooks:     c.Hooks,
 		find:      finder{access: c.Processes, offline: c.Offline},
 		files:     newFileWait(&c, c.Room),
 		surveying: newFileWait(&c, c.SomeRoom),
@@ -131,8 +130,8 @@ func New(c Config) *Store {
 
 // Report tells of a file that cannot be used.
 func (s *Store) Report(path string, err error) {
-	if s.tell.Failed != nil {
-		s.tell.Failed(path, err)
+	if s.hooks.Failed != nil {
+		s.hooks.Failed(path, err)
 	}
 }
 
@@ -576,8 +575,8 @@ func (s *Store) release(f *vmas.File, im *Image) {
 	if im.refs--; im.refs > 0 {
 		return
 	}
-	if im.hit && im.BuildID != nil && f.BuildID.IsZero() && s.tell.Dropped != nil {
-		s.tell.Dropped(im.name, im.BuildID)
+	if im.hit && im.BuildID != nil && f.BuildID.IsZero() && s.hooks.Dropped != nil {
+		s.hooks.Dropped(im.name, im.BuildID)
 	}
 	if im.key != "" && s.byKey[im.key] == im {
 		delete(s.byKey, im.key)

@@ -93,7 +93,7 @@ const holeBase = 0x400000
 // surveyedStore is a store for a recording whose rings have no room, and what it reports.
 func surveyedStore(hurried bool) (s *Store, failed *[]string) {
 	failed = new([]string)
-	return New(Config{Proc: "/proc", Hurried: hurried, Listener: Hooks{
+	return New(Config{Proc: "/proc", Hurried: hurried, Hooks: Hooks{
 		Failed: func(path string, err error) { *failed = append(*failed, err.Error()) },
 	}}), failed
 }
