@@ -28,7 +28,10 @@ var (
 	memory = resource{unix.RLIMIT_DATA, "the memory of a process is", "-d", 320 << 20, 1 << 20, " MiB"}
 	// The runtime takes 64 KiB for its own.
 	stack = resource{unix.RLIMIT_STACK, "the stack is", "-s", 128 << 10, 1 << 10, " KiB"}
-	// The most are for the lines to two openers: 182 for top.
+	// The opener of a recording of all processes has most, up to 198 with two CPUs: 118 tell whether threads have run,
+	// 50 are for the memory of processes (see package rest), 21 for the lines to the recording. That has up to 98, as
+	// mapped files get half of the limit. Counted in /proc/PID/fd, with a limit of 256, while a compiler, shells and 150
+	// other processes ran.
 	files = resource{unix.RLIMIT_NOFILE, "the number of open files is", "-n", 256, 1, ""}
 	// See leastTasks.
 	ofUser = resource{unix.RLIMIT_NPROC, "the number of this user's processes and threads is", "-u", 0, 1, ""}

@@ -8,7 +8,7 @@
 // A request is one message of fixed fields and, for some, a path. An answer is one or more messages with
 // bytes and at most one descriptor; the bytes and the descriptor belong to the caller. There are three pairs of
 // sockets from the beginning, and more are made when they are needed: four for a recording of a shell's commands,
-// six for one of all processes.
+// six to nine for one of all processes.
 //
 //	client ─ what is granted ────────────────────▶ opener
 //	       ─ makes a line for files ─────────────▶
