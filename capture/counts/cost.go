@@ -28,8 +28,8 @@ func Prepare() { _, _ = status() }
 // status is open as long as the process lives.
 var status = sync.OnceValues(func() (*os.File, error) { return os.Open("/proc/self/status") })
 
-// MaxRSS is the most memory that this process has had, in bytes; 0 if that is not known. It is not that of getrusage(2):
-// there the program that this process was before execve(2) counts, too.
+// MaxRSS is the most memory that this process has had, in bytes; 0 if that is not known. It is not that of
+// getrusage(2): there the program that this process was before execve(2) counts, too.
 func MaxRSS() uint64 {
 	file, err := status()
 	if err != nil {
