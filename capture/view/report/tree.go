@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"unspool/capture/output/human"
 	"unspool/capture/profile"
@@ -94,7 +95,7 @@ func (out *printer) tree(v *view) {
 // name is the function's name, cut to the columns that are left, with its image if that is not the caller's.
 func (out *printer) name(v *view, b *branch, used int) string {
 	f := v.frame(b.node)
-	room := out.o.Width - used - min(human.Columns(b.before), out.maxLines())
+	room := out.o.Width - used - min(utf8.RuneCountInString(b.before), out.maxLines())
 	name := human.Clean(functionName(f))
 	if f.Kind == profile.Process {
 		return out.bold(out.cut(name, room))
@@ -117,10 +118,16 @@ func (out *printer) maxLines() int {
 // mostLines is that where lines have no limit: a tree may branch at every one of thousands of levels.
 const mostLines = 1000
 
-// lines are the tree's lines to the left of a name; if the tree is too deep, only the innermost ones.
+// lines are the tree's lines to the left of a name; if the tree is too deep, only the innermost ones. Each rune takes a
+// column.
 func (out *printer) lines(s string) string {
-	if w := human.Columns(s); w > out.maxLines() {
-		s = "…" + string([]rune(s)[w-out.maxLines()+1:])
+	if most := out.maxLines(); utf8.RuneCountInString(s) > most {
+		from := len(s)
+		for range most - 1 {
+			_, size := utf8.DecodeLastRuneInString(s[:from])
+			from -= size
+		}
+		s = "…" + s[from:]
 	}
 	return out.dim(s)
 }
