@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"unspool/perfring"
+	"unspool/testdata/lane"
 
 	"golang.org/x/sys/unix"
 )
@@ -152,7 +153,7 @@ func perf(t testing.TB, stdin []byte, args ...string) string {
 	if _, err := exec.LookPath("perf"); err != nil {
 		t.Skip("perf is not installed")
 	}
-	cmd := exec.Command("perf", args...)
+	cmd := lane.UserPerf(args...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

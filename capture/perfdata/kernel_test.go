@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -170,7 +171,11 @@ func TestKernelRecordsAreThoseOfPerf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "perf.data")
 	w := write(t, Options{Path: path, Events: events}, [][][]byte{records, {rec}}, nil)
 	closeWriter(t, w)
-	s := perf(t, nil, "script", "-F", "ip,sym,dso", "-i", path)
+	text, err := exec.Command("perf", "script", "-F", "ip,sym,dso", "-i", path).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := string(text)
 	if !strings.Contains(s, "([kernel.kallsyms])") || strings.Contains(s, "[unknown]") {
 		t.Errorf("perf script prints %q", s)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -132,7 +131,7 @@ func TestPerfReadsRecordingsWithPerfMaps(t *testing.T) {
 	path := withMaps(t, []PerfMap{{PID: 1, Packed: pack(t, "10 8 one\n")}})
 	for _, args := range [][]string{{"report", "--stdio", "--header-only"}, {"script"},
 		{"inject", "-b", "-o", filepath.Join(t.TempDir(), "out")}} {
-		cmd := exec.Command("perf", append(args, "-i", path)...)
+		cmd := lane.UserPerf(append(args, "-i", path)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}

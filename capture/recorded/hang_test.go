@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	testlane "unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/unwind/image/fusetest"
 )
@@ -20,7 +21,7 @@ func TestConvertEndsWhileAFileHangs(t *testing.T) {
 	server, path := fusetest.Program(t)
 	dir := t.TempDir()
 	input, output := filepath.Join(dir, "perf.data"), filepath.Join(dir, "out")
-	record := exec.Command("perf", "record", "-q", "-N", "-e", "page-faults:u", "-c", "1", "--call-graph", "dwarf,8192",
+	record := testlane.UserPerf("record", "-q", "-N", "-e", "page-faults:u", "-c", "1", "--call-graph", "dwarf,8192",
 		"-o", input, "--", path, programs.Times(20))
 	if out, err := record.CombinedOutput(); err != nil {
 		t.Skipf("skipped for want of a perf that records here: %v: %s", err, out)

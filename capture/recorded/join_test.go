@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,7 +30,7 @@ func recordJoined(t *testing.T, size int) string {
 		args = append(args, "-m", "16M") // room for all of the samples
 	}
 	args = append(args, "--", program, programs.Times(120))
-	if out, err := exec.Command("perf", args...).CombinedOutput(); err != nil {
+	if out, err := testlane.UserPerf(args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", args, err, out)
 	}
 	return data

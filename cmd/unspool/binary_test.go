@@ -406,7 +406,8 @@ const scriptHeads = "comm,pid,tid,time,event"
 // perfScriptHeads is perfScript without stacks, which perf takes up to a millisecond for each of.
 func perfScriptHeads(t testing.TB, path string) []sample {
 	t.Helper()
-	return parseScript(t, output(t, "", "perf", "script", "-f", "--ns", "-i", path, "-G", "-F", scriptHeads))
+	return parseScript(t, output(t, "", "perf", "script", "-f", "--ns", "-i", path, "-G", "-F", scriptHeads,
+		"--kallsyms", os.DevNull))
 }
 
 func parseScript(t testing.TB, text string) (samples []sample) {

@@ -29,7 +29,7 @@ func TestComparesPerfsRecordings(t *testing.T) {
 			if output == "pipe" {
 				to = "-"
 			}
-			cmd := exec.Command("perf", slices.Concat([]string{"record", "-q", "-B", "-N", "-m", "8M",
+			cmd := lane.UserPerf(slices.Concat([]string{"record", "-q", "-B", "-N", "-m", "8M",
 				"--call-graph", "dwarf,16384", "-o", to}, programs.Faults(),
 				[]string{"--", program, programs.Times(counted)})...)
 			if output == "pipe" {

@@ -18,9 +18,26 @@ import (
 	"unspool/capture/format/export"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/testdata/recordings"
 )
+
+// perfCommand is a command of perf. One that records events of user code alone finds no functions of the kernel.
+func perfCommand(args ...string) *exec.Cmd {
+	for i, a := range args[:len(args)-1] {
+		if a != "-e" {
+			continue
+		}
+		for event := range strings.SplitSeq(args[i+1], ",") {
+			if !strings.HasSuffix(event, ":u") {
+				return exec.Command("perf", args...)
+			}
+		}
+		return lane.UserPerf(args...)
+	}
+	return exec.Command("perf", args...)
+}
 
 // perfRecord has perf record a command with raw stacks, with the option "-" into a pipe. perf 6.1 aborts when
 // another test records the whole system at the same time: see 'unspool help limits'.
@@ -41,7 +58,7 @@ func perfRecord(t testing.TB, options []string, command ...string) (path string)
 	}
 	args = slices.Concat(args, []string{"--"}, command)
 	for range 5 {
-		cmd := exec.Command("perf", args...)
+		cmd := perfCommand(args...)
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()

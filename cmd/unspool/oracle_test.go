@@ -465,7 +465,7 @@ func agreement(t *testing.T, command []string, options ...string) comparison {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "perf.data")
 	// Its output goes nowhere: a pipe would make it wait for its reader.
-	cmd := exec.Command("perf", slices.Concat([]string{"record", "-q", "-B", "-N", "-o", path, "--call-graph",
+	cmd := perfCommand(slices.Concat([]string{"record", "-q", "-B", "-N", "-o", path, "--call-graph",
 		"dwarf,32768"}, options, []string{"--"}, command)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

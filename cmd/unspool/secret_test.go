@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -231,7 +232,7 @@ func TestPerfLeaksTheSecret(t *testing.T) {
 	needRoot(t)
 	need(t, "perf")
 	s, dir := newSecret(), t.TempDir()
-	cmd := exec.Command("perf", "record", "-q", "--call-graph", "dwarf", "-e", "page-faults:u", "-c", "1",
+	cmd := lane.UserPerf("record", "-q", "--call-graph", "dwarf", "-e", "page-faults:u", "-c", "1",
 		"-o", "perf.data", "--", programs.Build(t, "secret"), programs.Times(counted))
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, confined(dir), strings.NewReader(s.digits())
 	if out, err := cmd.CombinedOutput(); err != nil {

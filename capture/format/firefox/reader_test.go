@@ -16,6 +16,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -253,7 +254,7 @@ func record(t *testing.T, lives *Lives) (*profile.Profile, *profile.Timeline) {
 		"-fno-optimize-sibling-calls", "-pthread", "-o", bin, src).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
-	if out, err := exec.Command("perf", slices.Concat([]string{"record", "-q", "-B", "-N", "-g", "-o", data},
+	if out, err := lane.UserPerf(slices.Concat([]string{"record", "-q", "-B", "-N", "-g", "-o", data},
 		programs.Faults(), []string{"--", bin})...).CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "perf_event_paranoid") {
 			t.Skipf("perf may not record here: %s", out)

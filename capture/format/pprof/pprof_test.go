@@ -18,6 +18,7 @@ import (
 	"unspool/capture/perfdata"
 	"unspool/capture/profile"
 	"unspool/capture/symbols"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 	"unspool/testdata/recordings"
 )
@@ -29,6 +30,9 @@ func run(t *testing.T, name string, args ...string) string {
 		t.Skipf("%s is missing", name)
 	}
 	cmd := exec.Command(name, args...)
+	if name == "perf" {
+		cmd = lane.UserPerf(args...)
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

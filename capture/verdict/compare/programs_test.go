@@ -310,7 +310,7 @@ func TestConvertedPairs(t *testing.T) {
 			program := buildProgram(t, "workload", c.flags...)
 			data := filepath.Join(t.TempDir(), "perf.data")
 			var one *compared
-			perf := exec.Command("perf", append([]string{"record", "-q", "-m", "16M", "-B", "-N", "--call-graph", "dwarf,8192",
+			perf := lane.UserPerf(append([]string{"record", "-q", "-m", "16M", "-B", "-N", "--call-graph", "dwarf,8192",
 				"-o", data}, append(programs.Faults(), "--", program)...)...)
 			if out, err := perf.CombinedOutput(); err != nil {
 				t.Skipf("perf record: %v\n%s", err, out)

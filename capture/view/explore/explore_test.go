@@ -24,6 +24,7 @@ import (
 	"unspool/capture/profile"
 	"unspool/capture/profile/profiletest"
 	"unspool/capture/symbols"
+	"unspool/testdata/lane"
 	"unspool/testdata/programs"
 )
 
@@ -33,7 +34,11 @@ func run(t *testing.T, name string, args ...string) {
 	if _, err := exec.LookPath(name); err != nil {
 		t.Skipf("%s is missing", name)
 	}
-	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+	cmd := exec.Command(name, args...)
+	if name == "perf" {
+		cmd = lane.UserPerf(args...)
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
 		if name == "perf" && (bytes.Contains(out, []byte("perf_event_paranoid")) ||
 			bytes.Contains(out, []byte("not supported"))) {
 			t.Skipf("perf may not record here: %s", out)
