@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +72,9 @@ func TestVerdictOfAProgram(t *testing.T) {
 			if v.Reaches.Samples*1000 < r.Samples*999 || !v.Enough || v.False.Samples > others {
 				t.Errorf("%+v", v)
 			}
+			if first := "With frame pointers 9"; c.usable && !strings.HasPrefix(v.Sentence, first) {
+				t.Errorf("%q does not begin with %q", v.Sentence, first)
+			}
 			if want := fmt.Sprintf("of %s's ", name); !strings.Contains(v.Sentence, want) {
 				t.Errorf("%q is not in %q", want, v.Sentence)
 			}
@@ -89,7 +91,8 @@ func TestVerdictOfAProgram(t *testing.T) {
 }
 
 // TestVerdictByProgram compares a shell and two programs: a row each, in text and in JSON, by the order that is asked
-// for; one of them alone; and too few samples.
+// for; one of them alone; and too few samples. One question is of a command, and the others are of a recording, as
+// before a command the cost of a sample is measured, which takes two seconds of CPU time.
 func TestVerdictByProgram(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -97,18 +100,15 @@ func TestVerdictByProgram(t *testing.T) {
 	with, without := filepath.Join(dir, "with"), filepath.Join(dir, "without")
 	copyFile(t, buildUsable(t, keepsFrames...), with)
 	copyFile(t, buildUsable(t, "-O2", "-fomit-frame-pointer"), without)
-	run := func(args ...string) ended {
-		t.Helper()
-		return unspool(t, dir, slices.Concat([]string{"compare", "-q", "--stack-size", "4096"}, programs.Faults(), args,
-			[]string{"--", "sh", "-c", "./with 3000; ./without 2000"})...)
-	}
+	command := []string{"--", "sh", "-c", "./with 3000; ./without 2000"}
 	names := func(rows []compare.RowResult) (list []string) {
 		for _, r := range rows {
 			list = append(list, r.Name)
 		}
 		return list
 	}
-	r := comparedJSON(t, run("--json", "--sort", "lost"))
+	r := comparedJSON(t, unspool(t, dir, slices.Concat([]string{"compare", "-q", "--stack-size", "4096", "--json", "--sort",
+		"lost"}, programs.Faults(), command)...))
 	if have := names(r.Programs); len(have) != 3 || have[0] != "without" {
 		t.Errorf("by frames lost: %q", have)
 	}
@@ -124,6 +124,18 @@ func TestVerdictByProgram(t *testing.T) {
 	}
 	if sum != r.Samples {
 		t.Errorf("%d samples in rows, of %d", sum, r.Samples)
+	}
+	need(t, "perf")
+	perf := lane.UserPerf(slices.Concat([]string{"record", "-q", "-B", "-N", "-m", "32M", "-o", "perf.data",
+		"--call-graph", "dwarf,4096"},
+		programs.Faults(), command)...)
+	perf.Dir = dir
+	if out, err := perf.CombinedOutput(); err != nil {
+		t.Skipf("%v: %v\n%s", perf, err, out)
+	}
+	run := func(args ...string) ended {
+		t.Helper()
+		return unspool(t, dir, slices.Concat([]string{"compare", "-q"}, args, []string{"perf.data"})...)
 	}
 	text := run("--by", "program,comm").stdout
 	_, rows, _ := strings.Cut(text, "by program ")
@@ -145,8 +157,8 @@ func TestVerdictByProgram(t *testing.T) {
 	}
 }
 
-// TestVerdictIsTheSame compares a program as a command, by CFI alone, and as a recording: the same sentence,
-// about the same stacks.
+// TestVerdictIsTheSame compares the program of TestVerdictOfAProgram by CFI alone, and as a recording: the same
+// sentence, about the same stacks.
 func TestVerdictIsTheSame(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -164,14 +176,13 @@ func TestVerdictIsTheSame(t *testing.T) {
 			t.Errorf("%d are usable: %s", v.Usable.Samples, v.Sentence)
 		}
 	}
-	t.Run("a command", func(t *testing.T) { check(t, unspool(t, t.TempDir(), slices.Concat(options, command)...)) })
 	t.Run("by CFI alone", func(t *testing.T) {
 		check(t, unspool(t, t.TempDir(), slices.Concat(options, []string{"--strict"}, command)...))
 	})
 	t.Run("a recording", func(t *testing.T) {
 		need(t, "perf")
 		path := filepath.Join(t.TempDir(), "perf.data")
-		perf := exec.Command("perf", slices.Concat([]string{"record", "-q", "-B", "-N", "-m", "32M", "--call-graph",
+		perf := lane.UserPerf(slices.Concat([]string{"record", "-q", "-B", "-N", "-m", "32M", "--call-graph",
 			"dwarf,4096", "-o", path}, programs.Faults(), command)...)
 		if out, err := perf.CombinedOutput(); err != nil {
 			t.Skipf("%v: %v\n%s", perf, err, out)
