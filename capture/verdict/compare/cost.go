@@ -256,8 +256,8 @@ func (m *measurement) round(bare time.Duration, block func() (time.Duration, err
 	return nil
 }
 
-// ring is a size in bytes, a power of two, for four times the samples of a block. Clearing larger rings takes a fifth of
-// the CPU time of all that Measure does.
+// ring is a size in bytes, a power of two, for four times the samples of a block. Clearing larger rings takes a fifth
+// of the CPU time of all that Measure does.
 func (m *measurement) ring() int {
 	const samples = int(4 * measureRate * measureBlock / time.Second)
 	sample := 1 << 10 // with a callchain
