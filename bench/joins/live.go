@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"unspool/capture/perfdata"
-	"unspool/capture/rights/rest"
 	"unspool/capture/session"
 	"unspool/perfring"
 	"unspool/unwind/link"
@@ -122,7 +121,7 @@ func (r *liveRun) begin(pid int) error {
 	}
 	for _, t := range r.trials {
 		if t.atOnce {
-			t.session.ReadRest(r.source, rest.DirectReader{Cut: t.size})
+			t.session.ReadRest(r.source, direct{t.size})
 		}
 	}
 	if err := r.source.Enable(); err != nil {

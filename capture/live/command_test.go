@@ -5,24 +5,36 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"unspool/capture/rights/opener"
 	testlane "unspool/testdata/lane"
 )
+
+func startOpener(t *testing.T) *opener.Client {
+	t.Helper()
+	c, err := opener.StartWithCommand(os.Stdout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
 
 // The child that waits to become the command has a name of its own until then.
 func TestWaitingCommandHasAName(t *testing.T) {
 	t.Parallel()
-	c, err := newCommand([]string{"sleep", "1000"}, os.Stdout)
+	c, err := newCommand(startOpener(t), []string{"sleep", "1000"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.cancel()
-	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.pid())); string(comm) != "unspool-command\n" {
+	if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", c.pid)); string(comm) != "unspool-command\n" {
 		t.Errorf("it is called %q: %v", comm, err)
 	}
 }
@@ -34,7 +46,7 @@ func TestCommandsAtTheSameTime(t *testing.T) {
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
-			c, err := newCommand([]string{"sleep", veryLong}, os.Stdout)
+			c, err := newCommand(startOpener(t), []string{"sleep", veryLong})
 			if err != nil {
 				t.Error(err)
 				return
@@ -49,7 +61,7 @@ func TestCommandsAtTheSameTime(t *testing.T) {
 				t.Error("the command has ended")
 			default:
 			}
-			_ = c.cmd.Process.Kill()
+			_ = unix.Kill(c.pid, unix.SIGKILL)
 			<-ended
 			c.reap()
 		})
@@ -89,7 +101,7 @@ func TestEndOfCommandIsPolledFor(t *testing.T) {
 	_ = other.Process.Kill()
 	<-ended
 
-	c, err := newCommand([]string{"sleep", "0.5"}, os.Stdout)
+	c, err := newCommand(startOpener(t), []string{"sleep", "0.5"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +114,8 @@ func TestEndOfCommandIsPolledFor(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := unix.Waitid(unix.P_PID, c.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Errorf("the command has been reaped: %v", err)
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.pid)); !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("the command has been reaped: %q, %v", stat, err)
 	}
 	c.reap()
 	if c.exitStatus() != 0 {

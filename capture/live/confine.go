@@ -1,19 +1,14 @@
 package live
 
 import (
-	"unspool/capture/rights/rest"
 	"unspool/capture/session"
 )
 
 // confine leaves everything that needs rights to the opener, before anything is read that others have
 // written. It first reads what this process itself needs from the system and cannot read any more after that.
 func (r *recording) confine() error {
-	switch {
-	case r.Source != nil:
+	if r.Source != nil {
 		r.readRest(r.Rest)
-		return nil
-	case r.Opener == nil:
-		r.readRest(rest.DirectReader{})
 		return nil
 	}
 	if err := r.Opener.GrantEvents(r.source.FollowThrough(r.Opener)); err != nil {
@@ -25,7 +20,7 @@ func (r *recording) confine() error {
 		}
 	}
 	r.readRest(r.Opener)
-	unfiltered := r.Opener.Seal()
+	unfiltered := r.Opener.Seal(r.Confine != nil)
 	if r.Confine == nil {
 		return nil
 	}

@@ -142,8 +142,12 @@ func (r *recording) endCommand() error {
 	}
 	defer c.release()
 	if r.out.ExitStatus != 0 { // it never ran
-		c.reap()
+		_ = c.reap()
 		return nil
+	}
+	gone := r.opener.gone.Load()
+	if gone {
+		c.term.Pull() // whether it has ended may not be known
 	}
 	wait := func(d time.Duration) bool {
 		select {
@@ -159,11 +163,13 @@ func (r *recording) endCommand() error {
 		if !wait(graceToTerm) {
 			c.kill.Pull()
 			if !wait(graceToDie) {
-				return &NotEndedError{c.name, c.pid()}
+				return &NotEndedError{c.name, c.pid}
 			}
 		}
 	}
-	c.reap()
+	if err := c.reap(); err != nil && !gone {
+		return fmt.Errorf("the exit status of %s is not known: %w", c.name, err)
+	}
 	r.out.ExitStatus = c.exitStatus()
 	if timeUp && c.status.Signaled() &&
 		(c.status.Signal() == syscall.SIGTERM || c.status.Signal() == syscall.SIGKILL) {

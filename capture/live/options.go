@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"os"
 	"time"
 
@@ -40,10 +41,10 @@ type Options struct {
 
 	CommandStdout *os.File // nil: our own
 
-	// Opener, if set, reads the processes and does everything else that needs rights once the events are
-	// open. Confine is called then to give up the rights of this process; unfiltered says why the opener has
-	// kept more rights than it needs, nil if it has not. Before that, Grant, if set, tells the opener what else
-	// it is to do later.
+	// Opener, by StartOpener, starts the command, reads the processes, and does everything else that needs rights once
+	// the events are open; nil for one that lives as long as the recording. Confine, if set, is called then to give up the
+	// rights of this process; unfiltered says why the opener has kept more rights than it needs, nil if it has not. Before
+	// that, Grant, if set, tells the opener what else it is to do later.
 	Opener  *opener.Client
 	Grant   func() error
 	Confine func(unfiltered error)
@@ -86,6 +87,14 @@ type Options struct {
 	Note, Warn func(string)
 	// Progress is called twice a second with the counts so far.
 	Progress func(*counts.Stats)
+}
+
+// StartOpener starts an opener for the recording. The caller closes it.
+func (o *Options) StartOpener() (*opener.Client, error) {
+	if len(o.Command) == 0 {
+		return opener.Start()
+	}
+	return opener.StartWithCommand(cmp.Or(o.CommandStdout, os.Stdout))
 }
 
 // A SampledFile is an open file in which frames were.

@@ -7,7 +7,6 @@ import (
 
 	"unspool/capture/counts"
 	"unspool/capture/rights/priority"
-	"unspool/capture/rights/rest"
 	"unspool/perfring"
 )
 
@@ -26,11 +25,7 @@ const (
 
 // raisePriority gives this process and the opener priority over the recorded processes, if that is permitted.
 func (r *recording) raisePriority() {
-	if r.Opener != nil {
-		r.priority = r.Opener.RaisePriority()
-	} else {
-		r.priority = priority.Raise()
-	}
+	r.priority = r.Opener.RaisePriority()
 	r.outrun()
 }
 
@@ -47,9 +42,6 @@ func (r *recording) outrun() {
 func (r *recording) goFirst() bool {
 	if !r.priority.Highest() {
 		return false
-	}
-	if r.Opener == nil {
-		rest.GoFirst()
 	}
 	r.session.ReadNow()
 	return true

@@ -14,7 +14,6 @@ import (
 	"unspool/capture/session/commandlines"
 	"unspool/capture/session/generators"
 	"unspool/perfring"
-	"unspool/vmas/process"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,11 +39,14 @@ func Record(ctx context.Context, o Options) (out Outcome, err error) {
 	ending, end := context.WithCancel(ctx)
 	defer end()
 	r := &recording{Options: o, out: &out, ending: ending.Done(), end: end, early: newEarlyDrains()}
-	if len(o.Command) > 0 {
-		if o.CommandStdout == nil {
-			o.CommandStdout = os.Stdout
+	if o.Opener == nil && o.Source == nil {
+		if r.Opener, err = o.StartOpener(); err != nil {
+			return out, err
 		}
-		if r.command, err = newCommand(o.Command, o.CommandStdout); err != nil {
+		defer r.Opener.Close()
+	}
+	if len(o.Command) > 0 {
+		if r.command, err = newCommand(r.Opener, o.Command); err != nil {
 			return out, err
 		}
 	}
@@ -128,18 +130,14 @@ func (r *recording) open() error {
 	switch {
 	case r.Source != nil:
 		c.Processes, c.Kernel = r.Processes, false
-	case r.Opener != nil:
+	default:
 		c.Processes = r.Opener
 	}
 	if r.Adopted != nil {
 		c.CPU, c.Stop, c.Unordered = r.source.CPU, r.ending, true
 	}
 	if r.Adopted == nil {
-		access := c.Processes
-		if access == nil {
-			access = process.Direct("/proc")
-		}
-		r.generators = generators.New(access, !r.Pairs && (r.Place == nil || !r.Place.Stream()), r.Rotation != nil)
+		r.generators = generators.New(c.Processes, !r.Pairs && (r.Place == nil || !r.Place.Stream()), r.Rotation != nil)
 		c.Generators = r.generators
 	}
 	r.session = session.New(c)
@@ -163,7 +161,7 @@ func (r *recording) openSource() error {
 	t := perfring.Target{AllCPUs: r.AllCPUs, PIDs: r.PIDs, MayEnd: r.PIDsMayEnd, TIDs: r.TIDs, CPUs: r.CPUs,
 		Cgroup: r.Cgroup}
 	if r.command != nil && !t.AllCPUs && len(t.PIDs) == 0 {
-		t.Command = r.command.pid()
+		t.Command = r.command.pid
 	}
 	var err error
 	var ofEvents string

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"unspool/capture/rights/opener"
 	"unspool/capture/session/sessiontest"
 	"unspool/perfring"
 	testlane "unspool/testdata/lane"
@@ -78,7 +79,13 @@ func TestGapsBesideLockedMemory(t *testing.T) {
 	hanging, page, _ := fusetest.Lock(t)
 	stack := mapped(t, 3*512)
 	base := uint64(uintptr(unsafe.Pointer(&stack[0])))
-	s := New(Config{Format: new(perfring.SampleFormat), Sink: sessiontest.Discard{}, Live: true, Join: true})
+	client, err := opener.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := New(Config{Format: new(perfring.SampleFormat), Sink: sessiontest.Discard{}, Processes: client, Live: true,
+		Join: true})
 	s.completer.gaps.note(stackGap{pid: hanging, start: page, end: page + 8, sp: page}, perfring.Now())
 	own := stackGap{pid: uint32(os.Getpid()), start: base, end: base + 8*uint64(len(stack)), sp: base}
 	memory := unsafe.Slice((*byte)(unsafe.Pointer(&stack[0])), 8*len(stack))
@@ -147,4 +154,19 @@ type noted struct {
 func (n *noted) ReadMemory(uint32, []byte, uint64) int {
 	n.reads++
 	return 0
+}
+
+// mapped returns zeros that are read by their address: a variable may be on the stack of its goroutine, which moves.
+func mapped(t *testing.T, words int) []uint64 {
+	t.Helper()
+	memory, err := unix.Mmap(-1, 0, 8*words, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(memory); err != nil {
+			t.Error(err)
+		}
+	})
+	return unsafe.Slice((*uint64)(unsafe.Pointer(&memory[0])), words)
 }

@@ -39,7 +39,7 @@ const (
 	leastQuiet = 20 * time.Millisecond
 )
 
-// A RingReader reads stacks when they are sampled: the opener, or [rest.DirectReader].
+// A RingReader reads stacks when they are sampled: the opener.
 type RingReader interface {
 	ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid int, err error)
 }

@@ -44,7 +44,8 @@ type Config struct {
 	// Proc is "/proc" if processes that no record tells of are looked up there, or "" if only records are
 	// used.
 	Proc string
-	// Processes is how processes are read; nil reads them directly.
+	// Processes is how processes are read; nil reads them directly, in this process, which can hang with what it reads:
+	// recordings have an opener.
 	Processes process.Access
 	// Offline, if set, says that the records come from a recording, and where its files are: its processes
 	// are gone, no sample is left out, and records are not changed. Otherwise the files are those of
@@ -108,14 +109,7 @@ func New(c Config) *Session {
 	if c.OpenKernel == nil {
 		s.config.OpenKernel = os.Open
 	}
-	var memory process.Memory // where what stays unread must not keep the rest from being read
-	switch {
-	case c.Processes != nil:
-		memory = process.Aside(c.Processes)
-	case c.Live:
-		i := newTimedMemory(process.Direct("/proc"), s.trouble.NoteMemory)
-		s.config.Processes, memory = i, i
-	default:
+	if c.Processes == nil {
 		s.config.Processes = process.Direct("/proc")
 	}
 	s.openImages()
@@ -130,7 +124,7 @@ func New(c Config) *Session {
 		s.sink = s.completer.joiner
 	}
 	if c.Live && c.Join {
-		s.completer.gaps = newGaps(memory)
+		s.completer.gaps = newGaps(process.Aside(s.config.Processes)) // what stays unread must not keep the rest unread
 	}
 	s.teller = newTeller(c.Format, s.sink, &s.Stats)
 	s.teller.listener, _ = c.Sink.(ProcessSink)

@@ -96,16 +96,14 @@ func (f *compareFlags) recordPairs(o live.Options) (started bool, err error) {
 	}
 	ctx, stop := f.untilEnded()
 	defer stop()
-	var confined *confinement
-	if f.sandbox {
-		if confined, err = f.confine(&o, nil); err != nil {
-			return false, err
-		}
-		defer confined.close()
+	confined, err := f.confine(&o, nil)
+	if err != nil {
+		return false, err
 	}
+	defer confined.close()
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
-	if f.verbose && out.Started && confined != nil {
+	if f.verbose && out.Started {
 		fmt.Fprintf(os.Stderr, "unspool: %s\n", confined)
 	}
 	return out.Started, err

@@ -26,7 +26,7 @@ func (f *sandboxFlags) add(c *cobra.Command, verb string) {
 	fl.BoolVar(&f.sandbox, "sandbox", false,
 		verb+" without privileges. A second process keeps them, and all that it does is open files. "+
 			"(default for root)")
-	fl.BoolVar(&f.noSandbox, "no-sandbox", false, verb+" with root's privileges in one process")
+	fl.BoolVar(&f.noSandbox, "no-sandbox", false, verb+" with all privileges that root has")
 	c.MarkFlagsMutuallyExclusive("sandbox", "no-sandbox")
 }
 
@@ -38,24 +38,25 @@ func (f *sandboxFlags) confines() bool {
 
 // A confinement is what this process gives up, and who does for it what takes rights.
 type confinement struct {
-	client *opener.Client // nil for none
+	client *opener.Client // nil for none, as where a recording is read with all privileges
 	files  *opener.Files  // likewise
 	report *sandbox.Report
 	kernel map[string]*os.File // by path
 	folder string              // for temporary files
 }
 
-// confine makes a recording give up its rights once it has begun, but for what it asks an opener for.
+// confine starts the opener of a recording, and makes the recording give up its rights once it has begun, unless it is
+// to keep them.
 func (f *recordFlags) confine(o *live.Options, stats *outfile.Place) (*confinement, error) {
 	c := &confinement{}
-	if !f.sandbox {
-		return c, nil
-	}
 	var err error
-	if c.client, err = opener.Start(); err != nil {
+	if c.client, err = o.StartOpener(); err != nil {
 		return nil, err
 	}
 	o.Opener = c.client
+	if !f.sandbox {
+		return c, nil
+	}
 	o.Grant = func() error {
 		return errors.Join(stats.HandOver(c.client.GrantOutput), handOver(o.Rotation, c.client))
 	}

@@ -156,9 +156,10 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 	if err := writeProgram(filepath.Join(files, "program"), program); err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead, fusetest.HangContents,
-		fusetest.HangClose} {
-		t.Run(string(mode), func(t *testing.T) {
+	modes := []fusetest.Mode{fusetest.HangOpen, fusetest.HangRead, fusetest.HangContents, fusetest.HangClose}
+	for i := range 2 * len(modes) {
+		mode, option := modes[i/2], []string{"--sandbox", "--no-sandbox"}[i%2]
+		t.Run(string(mode)+" "+option, func(t *testing.T) {
 			t.Parallel()
 			server := fusetest.Show(t, files)
 			path := filepath.Join(server.Dir, "program")
@@ -169,8 +170,8 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 			late := time.AfterFunc(hangsFor, func() { server.Be(t, fusetest.Answer) })
 			defer late.Stop()
 			dir := t.TempDir()
-			r, control := startControlled(t, dir, slices.Concat([]string{"record", "-o", "perf.data"}, programs.Faults(),
-				[]string{"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, beside.Process.Pid)})...)
+			r, control := startControlled(t, dir, slices.Concat([]string{"record", option, "-o", "perf.data"},
+				programs.Faults(), []string{"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, beside.Process.Pid)})...)
 			control("enable")
 			hung.Continue()
 			beside.Continue()

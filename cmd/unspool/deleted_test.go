@@ -52,7 +52,7 @@ func TestDeletedProgramsHaveNames(t *testing.T) {
 				alone := func(cmd *exec.Cmd) { // without the copies in perf's cache
 					cmd.Dir, cmd.Env = dir, append(os.Environ(), noPerfConfig, "HOME="+dir)
 				}
-				script := "export u=$PPID; " + waits + fmt.Sprintf(c.script, program)
+				script := ofRecorder + waits + fmt.Sprintf(c.script, program)
 				e := start(t, dir, alone, "record", option, "-o", "out.folded", "--no-inline", "-e",
 					"page-faults:u", "-c", "1", "--stack-size", "8192", "--", "sh", "-c", script).finish(t, time.Minute)
 				folded, err := os.ReadFile(filepath.Join(dir, "out.folded"))

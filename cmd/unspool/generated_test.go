@@ -74,7 +74,7 @@ func recordMapped(t *testing.T, script, option, output string) (folded string, e
 	t.Helper()
 	dir := t.TempDir()
 	e = start(t, dir, nil, "record", option, "-o", output, "-e", "page-faults:u", "-c", "1", "--stack-size", "8192",
-		"--", "sh", "-c", "u=$PPID; "+script).finish(t, time.Minute)
+		"--", "sh", "-c", ofRecorder+script).finish(t, time.Minute)
 	if e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
 	}

@@ -21,7 +21,7 @@ import (
 // gone, stopped until the last process has stopped. How long that takes is for tests that judge by time.
 const waiting = `held() { until ls -l /proc/$u/fd | grep -qE '(/gone|/memfd:program)( .deleted.)?$'; do sleep 0.01; ` +
 	`done; }; ` +
-	`stopped() { until grep -q ^State:.T /proc/$!/status; do sleep 0.01; done; }; export u=$PPID; `
+	`stopped() { until grep -q ^State:.T /proc/$!/status; do sleep 0.01; done; }; ` + ofRecorder
 
 // counting is a command that runs a program, and goes on when its file is held.
 const counting = "%s @20 & held; stopped; kill -CONT $!; wait; "
@@ -265,7 +265,7 @@ func TestCapabilitiesCopyNothing(t *testing.T) {
 			if c.run == "own ./gone" {
 				runs = own + "held; until grep -q ^State:.T /proc/$p/status; do sleep 0.01; done; kill -CONT $p; wait; "
 			}
-			text := "cd " + dir + "; read PARENT <begin; " + strings.Replace(waiting, "export u=$PPID", "export u=$PARENT", 1) +
+			text := "cd " + dir + "; read RECORDER <begin; " + strings.Replace(waiting, ofRecorder, "export u=$RECORDER; ", 1) +
 				strings.NewReplacer("PLAIN", plain, "STATIC", static).Replace(c.prepare) + "; " +
 				runs + c.after + "; echo >end"
 			if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
@@ -285,7 +285,7 @@ func TestCapabilitiesCopyNothing(t *testing.T) {
 			}
 			pid := strconv.Itoa(beside.Process.Pid)
 			e := start(t, dir, as, slices.Concat([]string{"record", "-p", pid, "--stack-size", "8192"}, programs.Faults(),
-				[]string{"--", "sh", "-c", "echo $PPID >begin; read x <end"})...).finish(t, 2*time.Minute)
+				[]string{"--", "sh", "-c", ofRecorder + "echo $u >begin; read x <end"})...).finish(t, 2*time.Minute)
 			kept := slices.ContainsFunc(files(t, filepath.Join(dir, ".debug")), func(path string) bool {
 				return strings.Contains(path, "gone/") || strings.HasPrefix(path, "memfd:program/")
 			})

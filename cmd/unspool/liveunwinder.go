@@ -132,10 +132,7 @@ func (f *unwinderFlags) run() error {
 		return err
 	}
 	defer confined.close()
-	to := syscap.LiveOptions{FD: f.capture, Format: source.Format()}
-	if confined.client != nil {
-		to.Texts = confined.client
-	}
+	to := syscap.LiveOptions{FD: f.capture, Format: source.Format(), Texts: confined.client}
 	if f.kallsyms >= 0 {
 		to.Kallsyms = os.NewFile(uintptr(f.kallsyms), "kallsyms")
 	}

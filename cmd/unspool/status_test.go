@@ -241,12 +241,13 @@ func TestOldRecordingIsKept(t *testing.T) {
 func TestCommandRunsAsWithoutUs(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
+	need(t, "setpriv")
 	dir := t.TempDir()
 	data := filepath.Join(dir, "perf.data")
 	script := ""
 	for _, c := range []struct{ name, command string }{
 		{"signals", "grep -E '^Sig(Pnd|Blk|Ign|Cgt)|^ShdPnd' /proc/self/status"},
-		{"open files", "ls /proc/self/fd"},
+		{"open files", "ls /proc/self/fd; readlink /proc/$$/fd/[345]"},
 		{"limits", "cat /proc/self/limits"},
 		{"capabilities", "grep -E '^(Cap|NoNewPrivs|Seccomp)' /proc/self/status"},
 		{"environment", "env -u _ | sort"},
@@ -254,10 +255,14 @@ func TestCommandRunsAsWithoutUs(t *testing.T) {
 		{"name", "echo $0; cat /proc/$$/comm; tr '\\0' ' ' </proc/$$/cmdline; echo"},
 		{"nice and scheduling", "nice; cat /proc/self/oom_score_adj; grep policy /proc/self/sched"},
 		{"process group", "test $(ps -o pgid= -p $$) = $(ps -o pgid= -p $PPID) && echo same"},
+		{"session and cgroup", "ps -o sid=,tty= -p $$; cat /proc/self/cgroup"},
+		{"CPUs, users, and timers", "grep _allowed_list /proc/self/status; id; cat /proc/$$/timerslack_ns"},
+		{"securebits and parent-death signal", "setpriv -d"},
 	} {
 		script += fmt.Sprintf("echo '%s:'; %s\n", c.name, c.command)
 	}
-	for _, before := range []string{"", "ulimit -S -n 512; ", "trap '' HUP; ", "exec 3</dev/null 4<&3 6>&1; "} {
+	for _, before := range []string{"", "ulimit -S -n 512; ", "trap '' HUP; ", "exec 3</dev/null 4<&3 6>&1; ",
+		"renice -n 3 $$ >/dev/null; umask 027; "} {
 		run := func(prefix ...string) string {
 			cmd := exec.Command("sh", append([]string{"-c", before + `exec "$@"`, "sh"},
 				append(prefix, "sh", "-c", script)...)...)
@@ -269,8 +274,58 @@ func TestCommandRunsAsWithoutUs(t *testing.T) {
 			return string(out)
 		}
 		plain := run()
-		if under := run(binary, "record", "-q", "-o", data, "--"); under != plain {
-			t.Errorf("%salone:\n%s\nunder unspool:\n%s", before, plain, under)
+		for _, option := range []string{"--sandbox", "--no-sandbox"} {
+			if under := run(binary, "record", option, "-q", "-o", data, "--"); under != plain {
+				t.Errorf("%salone:\n%s\nunder unspool %s:\n%s", before, plain, option, under)
+			}
 		}
+	}
+}
+
+// TestCommandCountsAsOurs expects whoever waits for unspool, as a shell's time does, to be told of what the command has
+// used, too.
+func TestCommandCountsAsOurs(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	const ticks = 30 // of 10 ms
+	for _, option := range []string{"--sandbox", "--no-sandbox"} {
+		cmd := exec.Command(binary, "record", option, "-q", "-o", filepath.Join(t.TempDir(), "perf.data"), "--", "sh", "-c",
+			fmt.Sprintf("until read -r s </proc/$$/stat; set -- $s; [ ${14} -ge %d ]; do :; done", ticks))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if used := cmd.ProcessState.UserTime(); used < ticks*10*time.Millisecond {
+			t.Errorf("%s: %v", option, used)
+		}
+	}
+}
+
+// TestCommandOutlivesAKilledRecording kills unspool, which ends the opener, the parent of the command, and expects the
+// command to go on.
+func TestCommandOutlivesAKilledRecording(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	for _, option := range []string{"--sandbox", "--no-sandbox"} {
+		dir := t.TempDir()
+		output(t, dir, "mkfifo", "go")
+		r := start(t, dir, nil, "record", option, "-q", "--", "sh", "-c", "echo $PPID >begun~; mv begun~ begun; read x <go; "+
+			"echo $x >over~; mv over~ over")
+		awaitFile(t, filepath.Join(dir, "begun"))
+		text, err := os.ReadFile(filepath.Join(dir, "begun"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		opener, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		lane.Eventually(t, "the opener to end", func() bool { return hasEnded(opener) })
+		if err := os.WriteFile(filepath.Join(dir, "go"), []byte("on\n"), 0); err != nil {
+			t.Fatal(err)
+		}
+		awaitFile(t, filepath.Join(dir, "over"))
 	}
 }

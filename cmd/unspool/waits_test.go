@@ -9,6 +9,9 @@ import (
 	"unspool/testdata/lane"
 )
 
+// ofRecorder sets u, in a shell that is the command, to the PID of the process that records: the opener is its parent.
+const ofRecorder = "export u=$(($(ps -o ppid= -p $PPID))); "
+
 // awaitFile waits until there is a file.
 func awaitFile(t testing.TB, path string) {
 	t.Helper()

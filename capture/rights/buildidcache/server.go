@@ -25,7 +25,7 @@ func init() {
 		process.Rename("unspool-cache")
 		// It ends with the recording.
 		signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR2)
-		process.CloseInherited(serverSocket, serverSocket)
+		process.CloseInherited(serverSocket)
 		serve(serverSocket)
 		os.Exit(0)
 	}

@@ -164,9 +164,13 @@ func (c *Client) GrantEvents(attrs []unix.PerfEventAttr) error {
 	return nil
 }
 
-// Seal ends granting. The opener gives up what it does not need for that.
-func (c *Client) Seal() error {
-	_, err := c.askGranted(request{op: seal}, -1)
+// Seal ends granting. If confine is true, the opener gives up what it does not need for what was granted.
+func (c *Client) Seal(confine bool) error {
+	r := request{op: seal}
+	if confine {
+		r.end = confinedToo
+	}
+	_, err := c.askGranted(r, -1)
 	return err
 }
 

@@ -5,19 +5,24 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"unspool/capture/rights/passing"
 	"unspool/capture/rights/sandbox"
+	"unspool/vmas/process"
 )
 
 // A Client asks an opener. Its methods may be called by several goroutines.
 type Client struct {
-	cmd *exec.Cmd // not waited for: see Close
+	process *os.Process // see Close
+	command *Command    // nil for none
+	reap    sync.Once
 
 	one     sync.Mutex // for granted
 	bound   bound      // of the same
@@ -55,7 +60,14 @@ var ErrEnded = errors.New("the process that opens files has ended")
 var ErrLate = errors.New("not read in time")
 
 // Start starts an opener with the rights of this process.
-func Start() (*Client, error) {
+func Start() (*Client, error) { return start(nil) }
+
+// StartWithCommand is Start for an opener with a child that becomes a command: see [Client.Command]. Its output goes to
+// stdout.
+func StartWithCommand(stdout *os.File) (*Client, error) { return start(stdout) }
+
+// start starts an opener, with a child if stdout is not nil.
+func start(stdout *os.File) (*Client, error) {
 	var others []*os.File // the other ends, in the order that the opener expects
 	defer func() {
 		for _, file := range others {
@@ -78,12 +90,19 @@ func Start() (*Client, error) {
 		return nil, fmt.Errorf("pipe: %w", err)
 	}
 	others = append(others, life)
-	// It holds nothing that others wait for the end of: a thread of it may hang beyond the recording.
-	c.cmd = &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{serverName}, Dir: "/", ExtraFiles: others, Env: environment(),
-		SysProcAttr: &syscall.SysProcAttr{AmbientCaps: sandbox.ForChildren()},
+	if stdout != nil {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			living.Close()
+			c.Close()
+			return nil, fmt.Errorf("socketpair: %w", err)
+		}
+		others = append(others, os.NewFile(uintptr(pair[1]), "child"))
+		c.command = &Command{client: c, socket: os.NewFile(uintptr(pair[0]), "command")}
+	} else {
+		stdout = os.Stdout
 	}
-	if err := c.cmd.Start(); err != nil {
+	if c.process, err = startProcess(stdout, others); err != nil {
 		living.Close()
 		c.Close()
 		return nil, fmt.Errorf("start a process that opens files: %w", err)
@@ -97,11 +116,34 @@ func Start() (*Client, error) {
 	return c, nil
 }
 
+// startProcess starts the process of an opener, with descriptors beside those that it inherits.
+func startProcess(stdout *os.File, others []*os.File) (*os.Process, error) {
+	var fds []int
+	for _, file := range others {
+		fds = append(fds, int(file.Fd()))
+	}
+	files, numbers := process.Beside([3]int{0, int(stdout.Fd()), 2}, fds...)
+	argv := []string{serverName}
+	for _, n := range numbers {
+		argv = append(argv, strconv.Itoa(n))
+	}
+	pid, _, err := syscall.StartProcess("/proc/self/exe", argv, &syscall.ProcAttr{
+		Env: environment(), Files: files, Sys: &syscall.SysProcAttr{AmbientCaps: sandbox.ForChildren()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.FindProcess(pid)
+}
+
+// Command is the child that becomes a command, nil for none.
+func (c *Client) Command() *Command { return c.command }
+
 // Gone is closed when the opener has ended though it was not told to: it was killed.
 func (c *Client) Gone() <-chan struct{} { return c.gone }
 
 // PID is that of the process that opens files.
-func (c *Client) PID() int { return c.cmd.Process.Pid }
+func (c *Client) PID() int { return c.process.Pid }
 
 // newClient returns a client whose sockets connect makes: for what is granted, and for making lines.
 func newClient(connect func() (fd int, err error)) (c *Client, err error) {
@@ -156,8 +198,21 @@ func environment() []string {
 	return env
 }
 
-// Close ends the opener: it does not wait for that, as a thread of it may hang.
+// Close ends the opener. If it had a command, Close waits for that, so that what the command has used counts as used by
+// children of this process (wait4(2)), for time(1) and limits; but not for long, as a thread of the opener may hang.
 func (c *Client) Close() error {
+	c.end()
+	if c.command != nil && c.process != nil {
+		c.reap.Do(c.awaitEnd)
+	}
+	return nil
+}
+
+// end tells the opener to end.
+func (c *Client) end() {
+	if c.command != nil {
+		c.command.Cancel()
+	}
 	if c.living != nil {
 		c.living.Close()
 	}
@@ -167,7 +222,22 @@ func (c *Client) Close() error {
 	for _, m := range c.makers {
 		m.end()
 	}
-	return nil
+}
+
+// mostToEnd is how long the end of an opener is waited for.
+const mostToEnd = time.Second
+
+// awaitEnd waits for the end of the opener.
+func (c *Client) awaitEnd() {
+	over := make(chan struct{})
+	go func() {
+		_, _ = c.process.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(mostToEnd):
+	}
 }
 
 // askGranted asks for what is granted, or was. fd goes with the request where it is not negative.
@@ -182,7 +252,7 @@ func (c *Client) askGranted(r request, fd int) (answer, error) {
 // client is closed, and late is called. A limit of 0 is none.
 func (c *Client) Bound(limit time.Duration, late func()) {
 	c.bound.set(limit, func() {
-		c.Close()
+		c.end()
 		late()
 	})
 }

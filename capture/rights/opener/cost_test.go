@@ -16,8 +16,8 @@ func BenchmarkRequests(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer func() { c.Close(); c.cmd.Wait() }()
-	if err := c.Seal(); err != nil {
+	defer func() { c.Close(); c.process.Wait() }()
+	if err := c.Seal(true); err != nil {
 		b.Fatal(err)
 	}
 	child := exec.Command("sleep", "600")

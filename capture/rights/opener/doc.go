@@ -1,5 +1,6 @@
-// Package opener lets a recording continue without rights. Before it gives them up, the process starts a
-// second process of the same program, the opener, which keeps its rights. Of what others have written, the
+// Package opener lets a recording continue without rights, and end while something hangs. Every recording starts a
+// second process of the same program, the opener, before it gives up its rights, if it does. The opener keeps them, is
+// the parent of the recorded command, and reads processes. Of what others have written, the
 // opener parses only lines of /proc/PID/maps and the first bytes of files. The recording sends it requests
 // over pairs of sockets (unix(7), SOCK_SEQPACKET): for what it needs of other processes ([process.Access]),
 // and for the few other things that need rights: an event on a CPU that came back, files of the output, and

@@ -37,7 +37,7 @@ func StartFiles(confined bool) (*Files, error) {
 	}
 	r := request{op: seal, start: forFiles}
 	if confined {
-		r.end = confinedFiles
+		r.end = confinedToo
 	}
 	if _, err := client.askGranted(r, -1); err != nil {
 		client.Close()

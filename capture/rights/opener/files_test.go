@@ -32,7 +32,7 @@ func openFiles(t *testing.T, confined bool) (f *Files, server *fusetest.Mount) {
 	if err != nil || f == nil {
 		t.Fatal(f, err)
 	}
-	t.Cleanup(func() { f.Close(); f.client.cmd.Wait() })
+	t.Cleanup(func() { f.Close(); f.client.process.Wait() })
 	return f, server
 }
 

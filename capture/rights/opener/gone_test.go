@@ -27,7 +27,7 @@ func TestKilledOpenerIsTold(t *testing.T) {
 	if err := place.HandOver(killed.GrantOutput); err != nil {
 		t.Fatal(err)
 	}
-	if err := killed.cmd.Process.Kill(); err != nil {
+	if err := killed.process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -35,7 +35,7 @@ func TestKilledOpenerIsTold(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("nothing tells of the end of a killed opener")
 	}
-	if err := killed.Seal(); !errors.Is(err, ErrEnded) {
+	if err := killed.Seal(true); !errors.Is(err, ErrEnded) {
 		t.Errorf("seal: %v", err)
 	}
 	_, err = place.Create()
@@ -43,8 +43,8 @@ func TestKilledOpenerIsTold(t *testing.T) {
 		t.Errorf("create: %v", err)
 	}
 	told.Close()
-	if err := told.cmd.Process.Signal(unix.SIGKILL); err == nil {
-		_ = told.cmd.Wait()
+	if err := told.process.Signal(unix.SIGKILL); err == nil {
+		_, _ = told.process.Wait()
 	}
 	select {
 	case <-told.Gone():

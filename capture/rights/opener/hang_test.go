@@ -112,7 +112,7 @@ func TestFileThatHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Seal(); err != nil {
+		if err := c.Seal(true); err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 1)
@@ -136,7 +136,7 @@ func TestFileThatHangs(t *testing.T) {
 			t.Errorf("%s: a file from an opener that has ended", mode)
 		}
 		server.Be(t, fusetest.Answer)
-		c.cmd.Wait()
+		c.process.Wait()
 	}
 }
 

@@ -148,8 +148,8 @@ func TestOpenerRemovesFoldersInTheEnd(t *testing.T) {
 	}
 	c, _ := forReading(t, t.TempDir(), folder)
 	c.Close()
-	if err := c.cmd.Wait(); err != nil {
-		t.Error(err)
+	if end, err := c.process.Wait(); err != nil || !end.Success() {
+		t.Errorf("it ended with %v, %v", end, err)
 	}
 	if left, _ := os.ReadDir(parent); len(left) > 0 {
 		t.Errorf("left: %v", left)

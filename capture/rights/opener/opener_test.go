@@ -32,7 +32,7 @@ func startOpener(t *testing.T) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close(); c.cmd.Wait() })
+	t.Cleanup(func() { c.Close(); c.process.Wait() })
 	c.wait = long
 	return c
 }
@@ -41,7 +41,7 @@ func startOpener(t *testing.T) *Client {
 func sealed(t *testing.T) *Client {
 	t.Helper()
 	c := startOpener(t)
-	if err := c.Seal(); err != nil {
+	if err := c.Seal(true); err != nil {
 		t.Fatal("seal: ", err)
 	}
 	return c
@@ -56,7 +56,7 @@ func TestOpenerWaitsForRequestsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	lane.Eventually(t, "its sockets to be watched", func() bool {
-		forRequests, forRoom := watchedSockets(t, c.cmd.Process.Pid)
+		forRequests, forRoom := watchedSockets(t, c.process.Pid)
 		if len(forRoom) > 0 {
 			t.Fatal("room is waited for in ", forRoom)
 		}
@@ -278,7 +278,7 @@ func TestOpenerDoesWhatWasGranted(t *testing.T) {
 	if err := place.HandOver(c.GrantOutput); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Seal(); err != nil {
+	if err := c.Seal(true); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"first", "second"} {
@@ -324,7 +324,7 @@ func TestOpenerOpensEvents(t *testing.T) {
 	if err := c.GrantEvents([]unix.PerfEventAttr{attr}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Seal(); err != nil {
+	if err := c.Seal(true); err != nil {
 		t.Fatal(err)
 	}
 	fd, err := c.OpenEvent(&attr, 0)
@@ -366,8 +366,8 @@ func TestOpenerOfAHostileClient(t *testing.T) {
 		if err := l.Send(message, -1); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.cmd.Wait(); err != nil {
-			t.Errorf("it ended with %v", err)
+		if end, err := c.process.Wait(); err != nil || !end.Success() {
+			t.Errorf("it ended with %v, %v", end, err)
 		}
 		if _, err := c.Numbers(0); err == nil {
 			t.Error("an opener that has ended answers")
@@ -489,11 +489,11 @@ func TestLinesAreMadeWhenTheyAreNeeded(t *testing.T) {
 func TestLineOfAStoppedOpener(t *testing.T) {
 	t.Parallel()
 	c := sealed(t)
-	if err := c.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+	if err := c.process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	lane.Eventually(t, "the opener to stop", func() bool {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.cmd.Process.Pid))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", c.process.Pid))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -511,7 +511,7 @@ func TestLineOfAStoppedOpener(t *testing.T) {
 	if spent := before - c.wait.credit.Has(); spent != times*one {
 		t.Errorf("%v of the credit were spent for %d times %v", spent, times, one)
 	}
-	if err := c.cmd.Process.Signal(unix.SIGCONT); err != nil {
+	if err := c.process.Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	c.wait.one = time.Minute
@@ -546,7 +546,7 @@ func TestLostLines(t *testing.T) {
 	if _, err := c.Numbers(0); err != nil {
 		t.Error(err)
 	}
-	if err := c.cmd.Process.Signal(unix.Signal(0)); err != nil {
+	if err := c.process.Signal(unix.Signal(0)); err != nil {
 		t.Errorf("the opener has ended: %v", err)
 	}
 }
@@ -555,7 +555,7 @@ func TestLostLines(t *testing.T) {
 func TestLineForWhoIsInAHurry(t *testing.T) {
 	t.Parallel()
 	c := sealed(t)
-	if err := c.cmd.Process.Signal(unix.SIGSTOP); err != nil {
+	if err := c.process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	m := c.makers[1]
@@ -571,7 +571,7 @@ func TestLineForWhoIsInAHurry(t *testing.T) {
 	if _, err := m.connect(time.Millisecond); err != errLate {
 		t.Errorf("who waits for a moment is told %v", err)
 	}
-	if err := c.cmd.Process.Signal(unix.SIGCONT); err != nil {
+	if err := c.process.Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-came; err != nil {

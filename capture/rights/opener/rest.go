@@ -13,7 +13,8 @@ import (
 // The opener also reads the stacks of samples, when these are taken: see package rest. The rings are granted,
 // and what is read is in memory that both processes share.
 
-// ReadRing is [rest.DirectReader.ReadRing], in the opener.
+// ReadRing begins to read the stacks of the samples in a ring, as far as the copies lack a part, when the thread
+// tid gets a [rest.Signal] for each of them.
 func (c *Client) ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid int, err error) {
 	a, err := c.askGranted(request{op: grantRing, pid: uint32(ring.CPU), start: uint64(ring.Pages),
 		text: attrBytes(&ring.Attr)}, ring.FD)

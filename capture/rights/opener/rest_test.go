@@ -47,7 +47,7 @@ func TestReadRing(t *testing.T) {
 	if _, _, err := c.ReadRing(&large); err == nil {
 		t.Error("reads in a ring of any size")
 	}
-	if err := c.Seal(); err != nil {
+	if err := c.Seal(true); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := c.ReadRing(&rings[0]); err == nil || err.Error() != errSealed.Error() {

@@ -3,8 +3,8 @@ package opener
 import (
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,23 +17,37 @@ import (
 // serverName is argv[0] of the opener.
 const serverName = "unspool (opener)"
 
-// Where an opener finds what it is started with.
+// What an opener is started with. Its arguments are the numbers of these descriptors.
 const (
-	grantLine = 3 + iota // for what is granted
+	grantLine     = iota // for what is granted
 	makeFiles            // makes lines for files
 	makeReads            // makes lines for texts and memory
 	life                 // the end of a pipe that stays open as long as the opener is there
+	commandSocket        // for a child that waits to become a command; not if there is none
 )
 
 // Any program that imports this package can be the opener, the binaries of tests, too.
 func init() {
-	if len(os.Args) == 1 && os.Args[0] == serverName {
+	if len(os.Args) > 1+life && os.Args[0] == serverName {
 		process.Rename("unspool-opener")
-		// It ends with whoever asks, who may be sent SIGUSR2 by a name that both processes have.
-		signal.Ignore(unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR2)
+		catchSignals()
+		var given []int
+		for _, arg := range os.Args[1:] {
+			fd, err := strconv.Atoi(arg)
+			if err != nil {
+				os.Exit(125) // no client has started it
+			}
+			unix.CloseOnExec(fd)
+			given = append(given, fd)
+		}
+		s := newServer()
+		if len(given) > commandSocket {
+			s.command = startCommand(given[commandSocket])
+		}
+		given = given[:commandSocket]
+		letGo(given...)
 		debug.SetMemoryLimit(memoryLimit)
-		process.CloseInherited(grantLine, life)
-		newServer().serve()
+		s.serve(given)
 		os.Exit(0)
 	}
 }
@@ -47,6 +61,7 @@ type server struct {
 	files     shares // of the users in what is under way for files
 	reads     shares // likewise, for texts and memory
 	handedOut files  // of servers, with names of generated code
+	command   int    // PID of the child that becomes a command, or has; 0 for none
 	ended     chan struct{}
 	granted   chan struct{} // closed when nothing more is asked for of what is granted
 }
@@ -58,11 +73,11 @@ func newServer() *server {
 	return s
 }
 
-// serve answers requests until whoever asks has ended.
-func (s *server) serve() {
-	go s.grant()
-	go s.makeLines(makeFiles, mostFiles)
-	go s.makeLines(makeReads, mostReads)
+// serve answers requests that come over the given descriptors, until whoever asks has ended.
+func (s *server) serve(given []int) {
+	go s.grant(given[grantLine])
+	go s.makeLines(given[makeFiles], mostFiles)
+	go s.makeLines(given[makeReads], mostReads)
 	<-s.ended
 	select {
 	case <-s.granted:
@@ -79,14 +94,19 @@ type listener struct {
 }
 
 // grant answers requests to grant something, and for what was granted.
-func (s *server) grant() {
+func (s *server) grant(socket int) {
 	defer func() { s.ended <- struct{}{} }()
 	defer close(s.granted)
 	defer s.grants.removeFolders()
-	s.listen(grantLine, func(l *listener, r *request, fd int) {
+	s.listen(socket, func(l *listener, r *request, fd int) {
 		if !r.op.grantsFile() {
 			closeFD(fd)
 			fd = -1
+		}
+		if r.op == reapCommand {
+			status, err := s.reapCommand()
+			l.value(uint64(status), err)
+			return
 		}
 		l.answer(l.grants.do(r, fd))
 	})
@@ -181,6 +201,10 @@ func arrivals(socket int) (*os.File, error) {
 func (l *listener) take(r *request, fd int) {
 	under := &l.reads
 	switch r.op {
+	case awaitCommand:
+		closeFD(fd)
+		l.value(0, l.awaitCommand())
+		return
 	case openPath, openWithin, openMapped, openPerfMap, statPath, readFile:
 		under = &l.files
 	}

@@ -34,6 +34,8 @@ const (
 	changePriority
 	askCPU
 	openLine
+	awaitCommand
+	reapCommand
 
 	// Before the process is confined.
 	grantEvent
@@ -57,11 +59,10 @@ func (o operation) grantsFile() bool { return o == grantOutput || o == grantFold
 
 // What goes with some operations.
 const (
-	keptBefore = 1 // the end of grantOutput: a file was kept in the place
-	forNames   = 1 // the start of seal: only names of generated code are asked for
-	forFiles   = 2 // likewise: only files of this machine, by their paths
-	// confinedFiles is the end of seal for files: they are opened with the rights of a process that is confined.
-	confinedFiles = 1
+	keptBefore  = 1 // the end of grantOutput: a file was kept in the place
+	forNames    = 1 // the start of seal: only names of generated code are asked for
+	forFiles    = 2 // likewise: only files of this machine, by their paths
+	confinedToo = 1 // the end of seal for files and for processes: whoever asks is confined
 )
 
 // A request is sent as its fields, little-endian, and then the text.

@@ -59,7 +59,7 @@ var openerCalls = []uintptr{
 // recordingCalls are the others of a recording's opener.
 var recordingCalls = []uintptr{
 	unix.SYS_PERF_EVENT_OPEN, unix.SYS_SCHED_GETATTR, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETAFFINITY, unix.SYS_GETCPU,
-	unix.SYS_RT_SIGTIMEDWAIT,
+	unix.SYS_RT_SIGTIMEDWAIT, unix.SYS_WAIT4, unix.SYS_WAITID,
 }
 
 // rules are the rules for the opener.
