@@ -5,7 +5,8 @@
 // it was at the sample. No thread is stopped for that. Whether it is so is checked for each stack:
 //   - reading it has begun very soon after the sample;
 //   - from then on until it was read, the thread has not run;
-//   - the beginning of the copy and its end are the same as in the process, afterwards.
+//   - the beginning of the copy and its end are the same as in the process, afterwards. Where the copy is empty or
+//     short, as the stack goes on in a page that was never touched, nothing was written to that page.
 //
 // One process reads, and another one walks over what was read. Both have a [Shared] memory for each ring.
 // There, the one that walks says of threads how deep their stacks are, and the one that reads puts the

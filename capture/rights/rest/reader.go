@@ -50,6 +50,8 @@ const (
 
 	// compared is how much of the copy's beginning, and of its end, is compared with what the process has.
 	compared = 4 << 10
+	// least is how much of a copy has to be the same to show that the thread has not got on.
+	least = 256
 	// For a sixth of the time, threads may be kept from a CPU by reading, as at very high rates, and for mostTime at
 	// once.
 	part     = 6
@@ -340,7 +342,16 @@ func (r *Reader) isThere(memory *memory, s *perfring.Sample, base uint64) bool {
 	last := min(s.DynSize, compared)
 	first := min(s.DynSize-last, compared)
 	from := s.DynSize - last
-	return r.has(memory, base, s.Stack[:first]) && r.has(memory, base+from, s.Stack[from:s.DynSize])
+	return r.has(memory, base, s.Stack[:first]) && r.has(memory, base+from, s.Stack[from:s.DynSize]) &&
+		(s.DynSize >= least || s.DynSize == s.StackSize || r.isUntouched(memory, base+s.DynSize))
+}
+
+// isUntouched reports whether nothing was written to the page around an address so far: the kernel gives out pages of
+// zeros. It may be there, as samples of page faults come before the kernel has given out the page, and the reader has its
+// turn after that.
+func (r *Reader) isUntouched(memory *memory, addr uint64) bool {
+	var zeros [compared]byte
+	return r.has(memory, addr&^(compared-1), zeros[:])
 }
 
 // has reports whether the process has bytes at an address.
