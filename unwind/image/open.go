@@ -85,11 +85,36 @@ func (fd *finder) open(pid uint32, m *vmas.Mapping) opened {
 func (fd *finder) opened(file *os.File, uid, pid uint32, m *vmas.Mapping) opened {
 	s, err := fd.identify(file, uid, pid, fd.opener(pid, m))
 	if err == nil && fd.offline == nil &&
-		(s.writtenAfter(m.Time) || m.Offset >= uint64(s.size)) { // or it is being written
+		(fd.isRewritten(s, pid, m) || m.Offset >= uint64(s.size)) { // or it is being written
 		s.close()
 		return opened{err: fmt.Errorf("%s: %w", m.File.Path, errWritten)}
 	}
 	return opened{source: s, err: err}
+}
+
+// isRewritten reports whether a file was written to since it was mapped, or may have been: the kernel stamps a file that
+// nobody has looked at with the time of the last tick, which may be that before the mapping. As long as the process is
+// there, nobody can write to its program (ETXTBSY).
+func (fd *finder) isRewritten(s *source, pid uint32, m *vmas.Mapping) bool {
+	if s.writtenAfter(m.Time) {
+		return true
+	}
+	if !s.writtenAfter(m.Time - min(m.Time, tick)) {
+		return false
+	}
+	_, err := fd.access.Stat(pid, m.File.Name())
+	return err != nil
+}
+
+// tick is the time between two ticks of the kernel's clock, in ns.
+var tick = clockTick()
+
+func clockTick() uint64 {
+	var resolution unix.Timespec
+	if unix.ClockGetres(unix.CLOCK_REALTIME_COARSE, &resolution) != nil {
+		return 10e6 // the longest of all kernels
+	}
+	return uint64(resolution.Nano())
 }
 
 // opener opens the file behind a mapping again.

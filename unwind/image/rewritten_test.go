@@ -152,6 +152,45 @@ func TestWhatWasMappedBeforeAFileWasEmptied(t *testing.T) {
 	}
 }
 
+// TestFileThatWasPerhapsRewritten maps a file that was written to a while before or after that, by its time: this is that
+// of the last tick, so what was written after a program was mapped may look a little older than that.
+func TestFileThatWasPerhapsRewritten(t *testing.T) {
+	const gone = 1 << 30
+	here := uint32(os.Getpid())
+	for _, c := range []struct {
+		before int64 // that the file was written to before it was mapped, in ns
+		pid    uint32
+		want   error
+	}{
+		{-int64(tick), here, errWritten},
+		{-int64(tick), gone, errWritten},
+		{int64(tick) / 2, here, nil},
+		{int64(tick) / 2, gone, errWritten},
+		{2 * int64(tick), here, nil},
+		{2 * int64(tick), gone, nil},
+	} {
+		path := filepath.Join(t.TempDir(), "program")
+		copyELF(t, libc(t), path)
+		monotonic, realtime, ok := clocks()
+		if !ok {
+			t.Fatal("no clocks")
+		}
+		const ago = int64(time.Second)
+		written := time.Unix(0, realtime-ago-c.before)
+		if err := os.Chtimes(path, written, written); err != nil {
+			t.Fatal(err)
+		}
+		images := New(Config{Proc: "/proc"})
+		table := vmas.NewTableOf(nil, images.Forget)
+		m := table.Mmap(c.pid, vmas.Map{Addr: 0x1000, Len: 0x1000, Prot: vmas.ProtExec, Name: []byte(path),
+			ID: identity(t, path), Time: uint64(monotonic - ago)})
+		openAndWait(images, c.pid, m)
+		if im := images.Lookup(c.pid, m); !errors.Is(im.err, c.want) || (c.want == nil) != (im.err == nil) {
+			t.Errorf("written to %d ns before, process %d: %v", c.before, c.pid, im.err)
+		}
+	}
+}
+
 // TestFilesWithAnotherName: perf's build-ID cache gives files a second name, package managers change
 // modes. What was mapped before is what it was, and so is what is mapped after that.
 func TestFilesWithAnotherName(t *testing.T) {

@@ -249,20 +249,36 @@ func (s *source) writtenAfter(mapped uint64) bool {
 	if s.file == nil || mapped == 0 {
 		return false
 	}
-	var since, now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &since) != nil ||
-		unix.ClockGettime(unix.CLOCK_REALTIME, &now) != nil {
+	since, now, ok := clocks()
+	if !ok {
 		return false
 	}
 	written := unix.TimespecToNsec(s.inode.mtime)
-	at := unix.TimespecToNsec(now) - (unix.TimespecToNsec(since) - int64(mapped))
+	at := now - (since - int64(mapped))
 	// A time ahead of our own clock comes from another one, such as a server's.
-	if written <= at || written > unix.TimespecToNsec(now) {
+	if written <= at || written > now {
 		return false
 	}
 	var magic [4]byte
 	n, _ := s.ReadAt(magic[:], 0)
 	return n == len(magic) && string(magic[:]) == "\x7fELF"
+}
+
+// clocks reads CLOCK_MONOTONIC and CLOCK_REALTIME at the same time, in ns. This thread may lose its CPU between the two:
+// then they are read again.
+func clocks() (monotonic, realtime int64, ok bool) {
+	const tries, apart = 8, 20_000
+	for range tries {
+		var before, now, after unix.Timespec
+		if unix.ClockGettime(unix.CLOCK_MONOTONIC, &before) != nil || unix.ClockGettime(unix.CLOCK_REALTIME, &now) != nil ||
+			unix.ClockGettime(unix.CLOCK_MONOTONIC, &after) != nil {
+			return 0, 0, false
+		}
+		if monotonic, realtime = before.Nano(), now.Nano(); after.Nano()-monotonic < apart {
+			break
+		}
+	}
+	return monotonic, realtime, true
 }
 
 func isTime(a unix.StatxTimestamp, b unix.Timespec) bool {
