@@ -58,7 +58,7 @@ type command struct {
 	name  string
 	path  string
 	argv  []string
-	child *opener.Command
+	child *opener.Child
 	pid   int
 
 	term, kill *process.Leash // end it
@@ -110,7 +110,7 @@ func (c *command) run(ended func()) error {
 }
 
 // reap frees a child that has ended, and notes its status. It must not be called with real-time priority: see
-// [opener.Command.Reap].
+// [opener.Child.Reap].
 func (c *command) reap() (err error) {
 	c.status, err = c.child.Reap()
 	return err

@@ -51,9 +51,9 @@ func Tools(t testing.TB, tools ...string) {
 	}
 }
 
-// UserPerf is a command of perf that finds an empty list of the kernel's functions. Each time that perf starts, it reads
-// that list up to four times, which takes nine tenths of the CPU time of a short recording. It is for recordings whose
-// events are all of user code, and for readers that no test asks about the kernel.
+// UserPerf is a command of perf that finds an empty list of the kernel's functions. Each time that perf starts, it
+// reads that list up to four times, which takes nine tenths of the CPU time of a short recording. It is for recordings
+// whose events are all of user code, and for readers that no test asks about the kernel.
 func UserPerf(args ...string) *exec.Cmd {
 	if !canMount() {
 		return exec.Command("perf", args...)

@@ -109,7 +109,8 @@ func CompileWide(row *dwarfcfi.Row) (w WideRule, ok bool) {
 	return w, ok
 }
 
-// CFAAboveSP is by how many bytes the CFA of a row lies above SP, 0 if it is not counted from SP, or does not lie above.
+// CFAAboveSP is by how many bytes the CFA of a row lies above SP, 0 if it is not counted from SP, or does not lie
+// above.
 func CFAAboveSP(row *dwarfcfi.Row) uint64 {
 	cfa := &row.CFA
 	if cfa.Kind != dwarfcfi.CFARegister || cfa.Reg != SP || cfa.Offset < 0 {

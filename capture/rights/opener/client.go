@@ -21,7 +21,7 @@ import (
 // A Client asks an opener. Its methods may be called by several goroutines.
 type Client struct {
 	process *os.Process // see Close
-	command *Command    // nil for none
+	command *Child    // nil for none
 	reap    sync.Once
 
 	one     sync.Mutex // for granted
@@ -98,7 +98,7 @@ func start(stdout *os.File) (*Client, error) {
 			return nil, fmt.Errorf("socketpair: %w", err)
 		}
 		others = append(others, os.NewFile(uintptr(pair[1]), "child"))
-		c.command = &Command{client: c, socket: os.NewFile(uintptr(pair[0]), "command")}
+		c.command = &Child{client: c, socket: os.NewFile(uintptr(pair[0]), "command")}
 	} else {
 		stdout = os.Stdout
 	}
@@ -137,7 +137,7 @@ func startProcess(stdout *os.File, others []*os.File) (*os.Process, error) {
 }
 
 // Command is the child that becomes a command, nil for none.
-func (c *Client) Command() *Command { return c.command }
+func (c *Client) Command() *Child { return c.command }
 
 // Gone is closed when the opener has ended though it was not told to: it was killed.
 func (c *Client) Gone() <-chan struct{} { return c.gone }

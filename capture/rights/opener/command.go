@@ -102,15 +102,15 @@ func receiveProgram(r io.Reader) (path string, argv, env []string, err error) {
 	return all[0], all[1:n], all[n : len(all)-1], nil
 }
 
-// A Command is the child of an opener that waits to become a command. One goroutine uses it.
-type Command struct {
+// A Child is the process of an opener that waits to become a command. One goroutine uses it.
+type Child struct {
 	client *Client
 	socket *os.File // the child says its PID, and is told what to run; an errno comes back if it could not
 	pidfd  *os.File // of the child, in the runtime's poller; nil before Linux 5.10
 }
 
 // Await returns the PID of the child when it waits. Events on it have to be opened with enable_on_exec.
-func (c *Command) Await() (pid int, err error) {
+func (c *Child) Await() (pid int, err error) {
 	// Where the program of the child begins late, as on slow machines, its own exec would enable the events.
 	var b [8]byte
 	if _, err := io.ReadFull(c.socket, b[:]); err != nil {
@@ -128,7 +128,7 @@ func (c *Command) Await() (pid int, err error) {
 
 // Run lets the child become a program, with the environment of this process, and returns when it has. The errno says
 // why it could not: it ends then.
-func (c *Command) Run(path string, argv []string) (errno syscall.Errno) {
+func (c *Child) Run(path string, argv []string) (errno syscall.Errno) {
 	defer c.Cancel()
 	_ = sendProgram(c.socket, path, argv, os.Environ()) // if it has ended, AwaitEnd returns
 	var b [4]byte
@@ -139,12 +139,12 @@ func (c *Command) Run(path string, argv []string) (errno syscall.Errno) {
 }
 
 // Cancel ends a child that has not become the command, and does nothing to others.
-func (c *Command) Cancel() { c.socket.Close() }
+func (c *Child) Cancel() { c.socket.Close() }
 
 // AwaitEnd waits until the child has ended, or the opener has and nobody can say any more. The child remains for Reap.
 // It waits in the runtime's poller: a thread in a system call keeps a processor of Go's scheduler until the runtime's
 // monitor takes it away, up to 20 ms later. A recording has only one, and programs begin and end meanwhile.
-func (c *Command) AwaitEnd() {
+func (c *Child) AwaitEnd() {
 	if c.pidfd == nil {
 		_, _ = c.client.askFile(request{op: awaitCommand})
 		return
@@ -159,7 +159,7 @@ func (c *Command) AwaitEnd() {
 // removes the child's entries in /proc then, and for that it waits, busy, for a thread of the child that is just
 // removing its own. If that one has ordinary priority and no CPU, this takes as long as the kernel lets real-time
 // threads run, 0.95 s.
-func (c *Command) Reap() (status syscall.WaitStatus, err error) {
+func (c *Child) Reap() (status syscall.WaitStatus, err error) {
 	a, err := c.client.askGranted(request{op: reapCommand}, -1)
 	return syscall.WaitStatus(a.value), err
 }
