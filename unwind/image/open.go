@@ -92,9 +92,9 @@ func (fd *finder) opened(file *os.File, uid, pid uint32, m *vmas.Mapping) opened
 	return opened{source: s, err: err}
 }
 
-// isRewritten reports whether a file was written to since it was mapped, or may have been: the kernel stamps a file that
-// nobody has looked at with the time of the last tick, which may be that before the mapping. As long as the process is
-// there, nobody can write to its program (ETXTBSY).
+// isRewritten reports whether a file was written to since it was mapped, or may have been: the kernel stamps a file
+// that nobody has looked at with the time of the last tick, which may be that before the mapping. As long as the
+// process is there, nobody can write to its program (ETXTBSY).
 func (fd *finder) isRewritten(s *source, pid uint32, m *vmas.Mapping) bool {
 	if s.writtenAfter(m.Time) {
 		return true

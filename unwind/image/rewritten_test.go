@@ -152,8 +152,8 @@ func TestWhatWasMappedBeforeAFileWasEmptied(t *testing.T) {
 	}
 }
 
-// TestFileThatWasPerhapsRewritten maps a file that was written to a while before or after that, by its time: this is that
-// of the last tick, so what was written after a program was mapped may look a little older than that.
+// TestFileThatWasPerhapsRewritten maps a file that was written to a while before or after that, by its time: this is
+// that of the last tick, so what was written after a program was mapped may look a little older than that.
 func TestFileThatWasPerhapsRewritten(t *testing.T) {
 	const gone = 1 << 30
 	here := uint32(os.Getpid())

@@ -264,8 +264,8 @@ func (s *source) writtenAfter(mapped uint64) bool {
 	return n == len(magic) && string(magic[:]) == "\x7fELF"
 }
 
-// clocks reads CLOCK_MONOTONIC and CLOCK_REALTIME at the same time, in ns. This thread may lose its CPU between the two:
-// then they are read again.
+// clocks reads CLOCK_MONOTONIC and CLOCK_REALTIME at the same time, in ns. This thread may lose its CPU between the
+// two: then they are read again.
 func clocks() (monotonic, realtime int64, ok bool) {
 	const tries, apart = 8, 20_000
 	for range tries {

@@ -347,8 +347,8 @@ func (r *Reader) isThere(memory *memory, s *perfring.Sample, base uint64) bool {
 }
 
 // isUntouched reports whether nothing was written to the page around an address so far: the kernel gives out pages of
-// zeros. It may be there, as samples of page faults come before the kernel has given out the page, and the reader has its
-// turn after that.
+// zeros. It may be there, as samples of page faults come before the kernel has given out the page, and the reader has
+// its turn after that.
 func (r *Reader) isUntouched(memory *memory, addr uint64) bool {
 	var zeros [compared]byte
 	return r.has(memory, addr&^(compared-1), zeros[:])
