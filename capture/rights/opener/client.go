@@ -21,7 +21,7 @@ import (
 // A Client asks an opener. Its methods may be called by several goroutines.
 type Client struct {
 	process *os.Process // see Close
-	command *Child    // nil for none
+	command *Child      // nil for none
 	reap    sync.Once
 
 	one     sync.Mutex // for granted
