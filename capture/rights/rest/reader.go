@@ -348,10 +348,11 @@ func (r *Reader) isThere(memory *memory, s *perfring.Sample, base uint64) bool {
 
 // isUntouched reports whether nothing was written to the page around an address so far: the kernel gives out pages of
 // zeros. It may be there, as samples of page faults come before the kernel has given out the page, and the reader has
-// its turn after that.
+// its turn after that. Where the stack has not grown down to it, there is nothing to read.
 func (r *Reader) isUntouched(memory *memory, addr uint64) bool {
+	have := r.buf[:memory.Read(r.buf[:], addr&^(compared-1))]
 	var zeros [compared]byte
-	return r.has(memory, addr&^(compared-1), zeros[:])
+	return bytes.Equal(have, zeros[:len(have)])
 }
 
 // has reports whether the process has bytes at an address.
