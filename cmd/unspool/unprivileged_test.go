@@ -87,7 +87,7 @@ func TestUnprivilegedUserRecordsOwnCommand(t *testing.T) {
 		t.Errorf("it does not say that the ring is smaller:\n%s", e.stderr)
 	}
 	e = asNobody(t, dir, slices.Concat([]string{"record", "-o", "perf.data", "--stats", "stats.json"},
-		programs.Faults(), []string{"--stack-size", "16384", "--", program, programs.Times(counted), levels})...)
+		programs.Faults(), []string{"--stack-size", "8192", "--", program, programs.Times(counted), levels})...)
 	if e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
 	}
@@ -108,6 +108,8 @@ func TestUnprivilegedUserRecordsOwnCommand(t *testing.T) {
 	}
 }
 
+// TestUnprivilegedUserRecordsOwnProcess attaches to a process. So little of each stack is copied that the ring, of 2 MiB
+// for users, is never half full: as long as it is not, files are waited for.
 func TestUnprivilegedUserRecordsOwnProcess(t *testing.T) {
 	dir := nobodysDirectory(t)
 	needParanoid(t)
@@ -155,7 +157,7 @@ func TestUnprivilegedUserRecordsOwnProcess(t *testing.T) {
 		<-reaped
 	}()
 	e := asNobody(t, dir, slices.Concat([]string{"record", "-D", "-1", "--control", "fifo:control,ack", "-p",
-		fmt.Sprint(proc.Process.Pid), "-o", "perf.data", "--stats", "stats.json", "--stack-size", "16384"},
+		fmt.Sprint(proc.Process.Pid), "-o", "perf.data", "--stats", "stats.json", "--stack-size", "8192"},
 		programs.Faults())...)
 	if e.status != 0 {
 		t.Fatalf("status %d\n%s", e.status, e.stderr)
