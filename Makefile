@@ -10,7 +10,12 @@ PREFIX   ?= /usr/local
 # Where sysprofd of a prefix looks for its helper.
 LIBEXECDIR ?= $(PREFIX)/libexec
 DESTDIR  ?=
-VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# What is built: of a source archive, the first three lines of a file that make dist has put there.
+STAMP    := $(wildcard .ci/package/stamp)
+VERSION  ?= $(if $(STAMP),$(word 1,$(shell cat $(STAMP))),$(shell git describe --tags --always --dirty 2>/dev/null || echo devel))
+COMMIT   ?= $(if $(STAMP),$(word 2,$(shell cat $(STAMP))),$(shell git rev-parse HEAD 2>/dev/null))
+# Options for the linker.
+LDFLAGS  ?=
 # A number of inputs, not of seconds: go test sometimes reports the end of the time as a failure (go.dev/issue/75804).
 FUZZTIME ?= 20000x
 # What bench-fuzz gives a target at most: inputs, and CPU time for them.
@@ -58,7 +63,7 @@ define test_modules
 	exit $$status; } 2>&1
 endef
 
-.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid test-kernels race lint simulate bench-scale fuzz bench-fuzz attacks bench bench-stacks bench-joins install clean help FORCE
+.PHONY: build demo test golden test-machine test-smoke test-sysprof test-sid test-kernels race lint simulate bench-scale fuzz bench-fuzz attacks bench bench-stacks bench-joins install dist test-dist clean help FORCE
 
 build: bin/unspool ## build bin/unspool (the default)
 
@@ -68,7 +73,7 @@ bin/unspool: $(SOURCES) dist/version
 	@version=$$($(GO) version 2>&1 || true); case "$$version" in *' go1.1'[0-9]*|*' go1.20'*|*'not found') \
 		echo "unspool needs Go >= 1.21, which fetches the version in go.mod; here is: $$version." \
 		"Debian 12: apt install -t bookworm-backports golang-go"; exit 1; esac
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o $@ ./cmd/unspool
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS) -X main.version=$(VERSION) -X main.commit=$(COMMIT)' -o $@ ./cmd/unspool
 
 # Changes when a commit or a tag changes the version.
 dist/version: FORCE
@@ -220,6 +225,13 @@ install: bin/unspool ## install the binary, Sysprof's link, manual pages and com
 	bin/unspool completion bash >'$(DESTDIR)$(PREFIX)/share/bash-completion/completions/unspool'
 	bin/unspool completion zsh >'$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_unspool'
 	bin/unspool completion fish >'$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/unspool.fish'
+
+dist: ## make archives, packages and sums of the commit HEAD in dist/release
+	@.ci/package/build dist/release
+	@ls dist/release
+
+test-dist: ## make dist twice, compare, and install the packages in roots of Debian 12 and 13 and by rpm; needs root
+	@.ci/package/test
 
 clean: ## remove bin and dist
 	rm -rf bin dist

@@ -15,9 +15,6 @@ import (
 	"unspool/capture/verdict/doctor"
 )
 
-// version is set by the Makefile.
-var version = "devel"
-
 // statusFailure is the exit status for a failure of unspool itself. It is one that commands seldom have, as
 // with env and nohup.
 const statusFailure = 125
@@ -54,13 +51,12 @@ plain callchains. No byte of a stack is ever written.`,
   unspool doctor                       check that this machine can record`,
 		Args:          unknownCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
-		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 
 		DisableFlagsInUseLine: true,
 	}
-	root.SetVersionTemplate("unspool {{.Version}}\n")
+	showVersion(root)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{c.CommandPath(), flagError(c, err)}
 	})
