@@ -14,7 +14,7 @@ func TestVersion(t *testing.T) {
 	if e.status != 0 || e.stderr != "" {
 		t.Fatalf("%+v", e)
 	}
-	info, err := buildinfo.ReadFile(binary(t))
+	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)
 	}
