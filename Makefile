@@ -10,7 +10,7 @@ PREFIX   ?= /usr/local
 # Where sysprofd of a prefix looks for its helper.
 LIBEXECDIR ?= $(PREFIX)/libexec
 DESTDIR  ?=
-# What is built: of a source archive, the first three lines of a file that make dist has put there.
+# In a source archive, version and commit are in a file that make dist has put there.
 STAMP    := $(wildcard .ci/package/stamp)
 VERSION  ?= $(if $(STAMP),$(word 1,$(shell cat $(STAMP))),$(shell git describe --tags --always --dirty 2>/dev/null || echo devel))
 COMMIT   ?= $(if $(STAMP),$(word 2,$(shell cat $(STAMP))),$(shell git rev-parse HEAD 2>/dev/null))
