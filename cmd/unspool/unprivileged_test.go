@@ -108,8 +108,8 @@ func TestUnprivilegedUserRecordsOwnCommand(t *testing.T) {
 	}
 }
 
-// TestUnprivilegedUserRecordsOwnProcess attaches to a process. So little of each stack is copied that the ring, of 2 MiB
-// for users, is never half full: as long as it is not, files are waited for.
+// TestUnprivilegedUserRecordsOwnProcess attaches to a process. So little of each stack is copied that the ring, of 2
+// MiB for users, is never half full: as long as it is not, files are waited for.
 func TestUnprivilegedUserRecordsOwnProcess(t *testing.T) {
 	dir := nobodysDirectory(t)
 	needParanoid(t)
