@@ -18,7 +18,7 @@ import (
 	"unspool/capture/view/report"
 )
 
-// differenceFlags say how two recordings are compared.
+// differenceFlags say how recordings of two sides are compared.
 type differenceFlags struct {
 	report.Difference
 	load   profile.Options
@@ -34,12 +34,28 @@ type differenceFlags struct {
 	page *outfile.Place
 }
 
-// compare prints what differs between two recordings, and writes the page.
-func (f *differenceFlags) compare(files []string) (err error) {
-	if slices.Equal(files, []string{"-", "-"}) {
+// recordingsOf are the recordings of a side: an argument, or what its commas separate if no file is called so.
+func recordingsOf(arg string) ([]string, error) {
+	if !strings.Contains(arg, ",") {
+		return []string{arg}, nil
+	}
+	if _, err := os.Lstat(arg); err == nil {
+		return []string{arg}, nil
+	}
+	files := strings.Split(arg, ",")
+	if slices.Contains(files, "") {
+		return nil, fmt.Errorf("%s: commas stand between the recordings of a side, as in A1,A2", quoted(arg))
+	}
+	return files, nil
+}
+
+// compare prints what differs between the recordings of two sides, and writes the page.
+func (f *differenceFlags) compare(files [2][]string) (err error) {
+	all := slices.Concat(files[:]...)
+	in := func(file string) bool { return file == "-" }
+	if i := slices.IndexFunc(all, in); i >= 0 && slices.ContainsFunc(all[i+1:], in) {
 		return errors.New("standard input holds one recording, not two")
 	}
-	f.Files = [2]string(files)
 	if f.html != "" {
 		if f.page, err = outfile.Find(f.html); err != nil {
 			return err
@@ -53,21 +69,30 @@ func (f *differenceFlags) compare(files []string) (err error) {
 		pages = startPager(os.Stdout)
 		defer pages.end()
 	}
-	paths := slices.Clone(files)
+	paths := [2][]string{slices.Clone(files[0]), slices.Clone(files[1])}
+	var inputs []*string
+	for _, of := range paths {
+		for i := range of {
+			inputs = append(inputs, &of[i])
+		}
+	}
 	confined, err := f.reader.confineReading(reading{
-		outputs: []*outfile.Place{f.page}, inputs: []*string{&paths[0], &paths[1]}, names: f.names,
-		verbose: f.AllNotes,
+		outputs: []*outfile.Place{f.page}, inputs: inputs, names: f.names, verbose: f.AllNotes,
 	})
 	if err != nil {
 		return err
 	}
 	defer confined.close()
-	m, err := f.recordings(ctx, paths)
+	runs, err := f.recordings(ctx, files, paths)
+	for _, r := range slices.Concat(runs[:]...) {
+		defer r.Timeline.Close()
+	}
 	if err != nil {
 		return err
 	}
-	for _, s := range m.Sides {
-		defer s.Timeline.Close()
+	m, err := difference.Merge(runs[0], runs[1], f.merge)
+	if err != nil {
+		return err
 	}
 	if f.page != nil {
 		if err := f.writePage(m); err != nil {
@@ -97,12 +122,12 @@ func (f *differenceFlags) writePage(m *difference.Merged) error {
 		return err
 	}
 	defer file.Discard()
-	title := filepath.Base(f.Files[difference.A]) + " → " + filepath.Base(f.Files[difference.B])
+	title := filepath.Base(m.Runs[difference.A][0].Name) + " → " + filepath.Base(m.Runs[difference.B][0].Name)
 	if f.Filter != "" {
 		title += ", " + f.Filter
 	}
 	err = flamegraph.WriteDifference(file, m, flamegraph.DifferencePage{
-		Title: title, Files: f.Files, Amounts: f.Amounts,
+		Title: title, Amounts: f.Amounts,
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.html, err)
@@ -110,32 +135,38 @@ func (f *differenceFlags) writePage(m *difference.Merged) error {
 	return file.Keep()
 }
 
-// recordings reads the recordings at two paths.
-func (f *differenceFlags) recordings(ctx context.Context, paths []string) (*difference.Merged, error) {
+// recordings reads the recordings at the paths of both sides. The caller closes the timelines of what there is, also
+// after an error.
+func (f *differenceFlags) recordings(ctx context.Context, names, paths [2][]string) (
+	runs [2][]difference.Run, err error,
+) {
 	line := newStatusLine(os.Stderr)
 	defer line.clear()
-	var sides [2]difference.Side
-	var none []error // where the filter leaves no sample: in one of the two, that is a difference
-	for side, path := range paths {
-		timeline, err := profile.NewTimeline()
-		if err != nil {
-			return nil, err
-		}
-		o := f.load
-		o.Timeline = timeline
-		p, err := load.Profile(ctx, f.names.loading(ctx, path, line, o))
-		line.clear()
-		if err != nil {
+	var none []error // where the filter leaves no sample: in one of several, that is a difference
+	for side := range paths {
+		for i, path := range paths[side] {
+			r := difference.Run{Name: names[side][i]}
+			if r.Timeline, err = profile.NewTimeline(); err != nil {
+				return runs, err
+			}
+			o := f.load
+			o.Timeline = r.Timeline
+			r.Profile, err = load.Profile(ctx, f.names.loading(ctx, path, line, o))
+			line.clear()
+			runs[side] = append(runs[side], r)
+			if err == nil {
+				continue
+			}
 			if !strings.Contains(err.Error(), path) {
-				err = fmt.Errorf("%s: %w", f.Files[side], err)
+				err = fmt.Errorf("%s: %w", r.Name, err)
 			}
 			var nothing *profile.NothingError
-			if none = append(none, err); p == nil || !errors.As(err, &nothing) || len(none) == len(paths) {
-				return nil, errors.Join(none...)
+			none = append(none, err)
+			if r.Profile == nil || !errors.As(err, &nothing) || len(none) == len(paths[0])+len(paths[1]) {
+				return runs, errors.Join(none...)
 			}
-			p.Problems = append(p.Problems, nothing.Error())
+			r.Problems = append(r.Problems, nothing.Error())
 		}
-		sides[side] = difference.Side{Profile: p, Timeline: timeline}
 	}
-	return difference.Merge(sides[0], sides[1], f.merge)
+	return runs, nil
 }

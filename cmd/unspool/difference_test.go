@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,10 @@ type differed struct {
 		A, B       struct {
 			Samples, Hidden uint64
 			Amount          float64
+			Runs            []struct {
+				Samples uint64
+				Amount  float64
+			}
 		}
 		Whole     differedBy
 		Functions []differedFunction
@@ -52,6 +57,7 @@ type differed struct {
 
 type differedSide struct {
 	reportedHeader
+	Runs      []reportedHeader
 	MeanDepth float64  `json:"mean_depth"`
 	Unpaired  []string `json:"unpaired_events"`
 	Unnamed   []string `json:"unnamed_images"`
@@ -70,6 +76,8 @@ type differedIn struct {
 
 type differedBy struct {
 	Difference, Low, High float64
+	ExcludesZero          bool `json:"excludes_zero"`
+	BetweenRuns           bool `json:"between_runs"`
 	Significant           bool
 }
 
@@ -106,7 +114,7 @@ func TestDifferenceOfAProgram(t *testing.T) {
 	d := differenceJSON(t, "--no-kernel", before, after)
 	for name, more := range map[string]bool{"changed_pack": true, "changed_gone": false} {
 		f := d.function(t, name)
-		if s := f.Self; !s.Share.Significant || !s.Amount.Significant || s.Share.Difference > 0 != more ||
+		if s := f.Self; !s.Share.ExcludesZero || !s.Amount.ExcludesZero || s.Share.Difference > 0 != more ||
 			s.Amount.Difference > 0 != more || f.Image != "app-old / app-new" {
 			t.Errorf("%+v", f)
 		}
@@ -117,25 +125,26 @@ func TestDifferenceOfAProgram(t *testing.T) {
 			t.Errorf("%d: %+v", i, f)
 		}
 		for _, by := range []differedBy{f.Self.Share, f.Self.Amount, f.Total.Share, f.Total.Amount} {
-			if by.Low > by.Difference || by.High < by.Difference || by.Significant != (by.Low > 0 || by.High < 0) {
+			if by.Low > by.Difference || by.High < by.Difference || by.ExcludesZero != (by.Low > 0 || by.High < 0) ||
+				by.Significant || by.BetweenRuns {
 				t.Errorf("%+v", f)
 			}
 		}
 	}
-	if d.Version != 2 || d.Sure != 0.95 || d.DecidedBy != "share" || d.A.Samples != d.Events[0].A.Samples ||
+	if d.Version != 3 || d.Sure != 0.95 || d.DecidedBy != "share" || d.A.Samples != d.Events[0].A.Samples ||
 		d.Events[0].Unit != "s" || d.A.MeanDepth < 4 {
 		t.Errorf("%+v", d)
 	}
 
-	// Between these two runs of the same program there is no more than chance, as in 19 of 20 pairs.
+	// Between these two runs of the same program there is no more than the error of sampling.
 	again := filepath.Join(dir, "again.data")
 	for _, f := range differenceJSON(t, "--no-kernel", before, again).Events[0].Functions {
-		if f.Self.Share.Significant || f.Total.Share.Significant {
+		if f.Self.Share.ExcludesZero || f.Total.Share.ExcludesZero {
 			t.Errorf("the same program differs: %+v", f)
 		}
 	}
 	text := unspool(t, "", "report", "--no-kernel", before, again).stdout
-	if !strings.Contains(text, "No function has changed by more than chance.") {
+	if !strings.Contains(text, "No function differs by more than the error of sampling.") {
 		t.Error(text)
 	}
 }
@@ -183,13 +192,67 @@ func TestDifferenceOfAProgramThatWasReplaced(t *testing.T) {
 func TestDifferenceText(t *testing.T) {
 	t.Parallel()
 	before, after := changedRecordings(t)
-	text := unspool(t, "", "report", "--color", "always", before, after).stdout
-	for _, want := range []string{
-		"A         " + before + "\n", "B         " + after + "\n", "CPU time  ", "call tree, where it has changed",
-		"app-old / app-new\x1b[0m\n", "\x1b[31m", "\x1b[94m",
+	one := unspool(t, "", "report", "--color", "always", before, after).stdout
+	two := unspool(t, "", "report", "--color", "always", before+","+before, after+","+after).stdout
+	for text, all := range map[string][]string{
+		one: {
+			"A         " + before + "\n", "B         " + after + "\n", "call tree, where it differs", "nothing here is called",
+		},
+		two: {
+			"A         2 recordings\n", "A1        " + before + ": ", "B2        " + after + ": ",
+			"call tree, where it has changed", "2 runs of A and 2 of B", "\x1b[31m", "\x1b[94m",
+		},
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+		for _, want := range append(all, "CPU time  ", "app-old / app-new\x1b[0m\n") {
+			if !strings.Contains(text, want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+	}
+	if strings.Contains(one, "\x1b[31m") || strings.Contains(one, "\x1b[94m") {
+		t.Errorf("what single runs show is called more or less:\n%s", one)
+	}
+}
+
+// Of several recordings a side, what differs by more than they do among themselves is significant. A file whose name
+// has a comma is one.
+func TestDifferenceOfSeveralRecordings(t *testing.T) {
+	t.Parallel()
+	before, after := changedRecordings(t)
+	single := differenceJSON(t, before, after)
+	d := differenceJSON(t, before+","+before, after+","+after+","+after)
+	if len(single.A.Runs) != 1 || len(d.A.Runs) != 2 || len(d.B.Runs) != 3 || d.A.Samples != 2*single.A.Samples ||
+		d.B.Runs[2].File != after || d.B.Runs[2].Samples != single.B.Samples ||
+		d.Events[0].B.Samples != 3*single.Events[0].B.Samples || len(d.Events[0].B.Runs) != 3 ||
+		math.Abs(d.Events[0].B.Amount-single.Events[0].B.Amount) > 1e-9 {
+		t.Errorf("%+v and %+v, of single ones %+v and %+v", d.A, d.B, single.A, single.B)
+	}
+	// Runs that are the same have no spread, so that it is the error of sampling that is left, of more samples.
+	of, alone := d.function(t, "changed_pack").Self.Share, single.function(t, "changed_pack").Self.Share
+	if !of.Significant || !of.BetweenRuns || math.Abs(of.Difference-alone.Difference) > 1e-9 ||
+		of.High-of.Low >= alone.High-alone.Low || alone.Significant || !alone.ExcludesZero || alone.BetweenRuns {
+		t.Errorf("%+v, of single ones %+v", of, alone)
+	}
+	if e := unspool(t, "", "report", before+","+before, after); e.status != 0 ||
+		!strings.Contains(e.stdout, "2 of A, 1 of B: the spread between runs is in no interval") {
+		t.Errorf("%+v", e)
+	}
+	comma := filepath.Join(t.TempDir(), "a,b")
+	copyFile(t, before, comma)
+	if d := differenceJSON(t, comma, after); len(d.A.Runs) != 1 || d.A.File != comma {
+		t.Errorf("%+v", d.A)
+	}
+	for _, c := range []struct{ want, a, b string }{
+		{"commas stand between the recordings of a side", before + ",", after},
+		{"standard input holds one recording", before + ",-", "-"},
+		{"a page is about one recording of each side", "--html=page.html", before + "," + before},
+	} {
+		args := []string{"report", c.a, c.b}
+		if c.a[:2] == "--" {
+			args = append(args, after)
+		}
+		if e := unspool(t, t.TempDir(), args...); e.status == 0 || !strings.Contains(e.stderr, c.want) {
+			t.Errorf("%q: %+v", args, e)
 		}
 	}
 }
@@ -212,7 +275,7 @@ func TestDifferencePage(t *testing.T) {
 	p.Shows("h1", "before.data → after.data")
 	var want []string
 	for _, f := range d.Events[0].Functions {
-		if f.Self.Share.Significant || f.Total.Share.Significant {
+		if f.Self.Share.ExcludesZero || f.Total.Share.ExcludesZero {
 			want = append(want, f.Name)
 		}
 	}
@@ -299,7 +362,7 @@ func TestDifferenceOnATerminal(t *testing.T) {
 		if i := strings.LastIndex(text, "\r\x1b[K"); i >= 0 { // the progress of reading
 			text = text[i:]
 		}
-		if e.status != 0 || !strings.Contains(text, "> A         ") || !strings.Contains(text, "\x1b[31m") ||
+		if e.status != 0 || !strings.Contains(text, "> A         ") || !strings.Contains(text, "\x1b[2m") ||
 			strings.Contains(text, "CPU s") != (wide > 80) {
 			t.Errorf("status %d: %q", e.status, text)
 		}

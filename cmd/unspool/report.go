@@ -50,7 +50,7 @@ type reportFlags struct {
 func reportCommand() *cobra.Command {
 	var f reportFlags
 	c := &cobra.Command{
-		Use:   "report [options] [FILE | A B]",
+		Use:   "report [options] [FILE | A[,A2…] B[,B2…]]",
 		Short: "Show the hottest functions and the call tree of a recording, or what differs between two",
 		Long: `Show where the time of a recording went: the functions that cost most, by
 themselves and with what they called, and the tree of calls, outermost function
@@ -58,9 +58,11 @@ first, below the names of the processes if these are of several programs. FILE
 (default perf.data, - for a pipe) is any perf.data file, also one that perf
 wrote; raw stacks are unwound first.
 
-Of two recordings, A before a change and B after it, it shows the functions and
-calls that take more or less time in B, those first for which that is more than
-chance. The options apply to both.
+Of recordings A before a change and B after it, it shows the functions and calls
+that take more or less time in B. With several of each, commas between them, what
+is more than the spread between runs is called significant and comes first. With
+one of each the intervals have the error of sampling alone, and nothing is called
+significant. The options apply to all.
 
 On a terminal, text that is longer than the screen goes through $UNSPOOL_PAGER,
 $PAGER or less, in colours as --color and NO_COLOR say.`,
@@ -71,41 +73,10 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
   unspool report --http
   unspool report perf.data --html
   unspool report perf.data.old perf.data
+  unspool report before1,before2,before3 after1,after2,after3
   unspool report before.data after.data --html difference.html
   unspool report --json | jq -r '.events[0].functions[] | "\(.self) \(.name)"'`,
-		RunE: func(c *cobra.Command, args []string) error {
-			args, err := f.recordings(f.address(args))
-			if err == nil && len(args) > 2 {
-				err = fmt.Errorf("unexpected argument %q: report reads one recording, or two", args[2])
-			}
-			if err == nil {
-				err = f.check(c, len(args) == 2)
-			}
-			if err != nil {
-				return &usageError{"unspool report", err}
-			}
-			if len(args) == 2 {
-				return f.difference(args)
-			}
-			f.File = "perf.data"
-			if len(args) > 0 {
-				f.File = args[0]
-			}
-			if f.html != "" {
-				if f.html, err = htmlPage(f.html, f.File, len(args) > 0); err != nil {
-					return &usageError{"unspool report", err}
-				}
-			}
-			if _, err := os.Stat(f.File); len(args) == 0 && errors.Is(err, fs.ErrNotExist) &&
-				len(perfdata.PieceNames(f.File)) == 0 {
-				return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, " +
-					"'unspool report FILE' reads another")
-			}
-			if f.html != "" {
-				return f.page()
-			}
-			return f.report()
-		},
+		RunE:                  f.run,
 		DisableFlagsInUseLine: true,
 	}
 	fl := c.Flags()
@@ -148,6 +119,46 @@ $PAGER or less, in colours as --color and NO_COLOR say.`,
 		c.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 	return c
+}
+
+// run shows one recording, or the difference of two sides.
+func (f *reportFlags) run(c *cobra.Command, args []string) error {
+	args, err := f.recordings(f.address(args))
+	if err == nil && len(args) > 2 {
+		err = fmt.Errorf("unexpected argument %q: report reads one recording, or those of two sides, A1,A2 B1,B2",
+			args[2])
+	}
+	if err == nil {
+		err = f.check(c, len(args) == 2)
+	}
+	var sides [2][]string
+	if err == nil && len(args) == 2 {
+		sides, err = f.sides(args)
+	}
+	if err != nil {
+		return &usageError{"unspool report", err}
+	}
+	if len(args) == 2 {
+		return f.difference(sides)
+	}
+	f.File = "perf.data"
+	if len(args) > 0 {
+		f.File = args[0]
+	}
+	if f.html != "" {
+		if f.html, err = htmlPage(f.html, f.File, len(args) > 0); err != nil {
+			return &usageError{"unspool report", err}
+		}
+	}
+	if _, err := os.Stat(f.File); len(args) == 0 && errors.Is(err, fs.ErrNotExist) &&
+		len(perfdata.PieceNames(f.File)) == 0 {
+		return errors.New("no perf.data here: 'unspool record -- COMMAND' makes one, " +
+			"'unspool report FILE' reads another")
+	}
+	if f.html != "" {
+		return f.page()
+	}
+	return f.report()
 }
 
 // address removes the address of --http from the arguments, if it was given after a space: it has a port and
@@ -221,6 +232,19 @@ func (f *reportFlags) check(c *cobra.Command, two bool) (err error) {
 		return fmt.Errorf("--comm %w", err)
 	}
 	return nil
+}
+
+// sides are the recordings of both sides.
+func (f *reportFlags) sides(args []string) (files [2][]string, err error) {
+	for side, arg := range args {
+		if files[side], err = recordingsOf(arg); err != nil {
+			return files, err
+		}
+	}
+	if f.html != "" && len(files[0])+len(files[1]) > 2 {
+		return files, errors.New("--html: a page is about one recording of each side")
+	}
+	return files, nil
 }
 
 // checkTwo checks the options that are for one recording only, or for two.
@@ -326,8 +350,8 @@ func (f *reportFlags) text(p *profile.Profile) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// difference prints what differs between two recordings.
-func (f *reportFlags) difference(files []string) error {
+// difference prints what differs between the recordings of two sides.
+func (f *reportFlags) difference(files [2][]string) error {
 	f.AllNotes = f.verbose
 	lines, processes := f.inline || f.By == report.Source, !f.noProcess && !f.json
 	d := differenceFlags{

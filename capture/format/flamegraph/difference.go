@@ -31,8 +31,7 @@ var differencePage = sync.OnceValue(func() *template.Template {
 // DifferencePage is what the page of two recordings is.
 type DifferencePage struct {
 	Title   string
-	Files   [2]string // names of the recordings
-	Amounts bool      // go by CPU time at first, and not by shares
+	Amounts bool // go by CPU time at first, and not by shares
 }
 
 // pagePair is a pair of events as the page has it.
@@ -49,8 +48,8 @@ type pageSide struct {
 	Seconds    float64
 }
 
-// WriteDifference writes a page about two recordings: a flame graph of both, whose colours say by how much
-// each frame has changed, and a table of functions.
+// WriteDifference writes a page about two recordings, one of each side: a flame graph of both, whose colours say
+// by how much each frame differs, and a table of functions.
 func WriteDifference(w io.Writer, m *difference.Merged, o DifferencePage) error {
 	g := newGraph(m.Profile)
 	s, err := g.bothTimed(m)
@@ -74,8 +73,8 @@ func WriteDifference(w io.Writer, m *difference.Merged, o DifferencePage) error 
 	}
 	var sides []pageSide
 	for side, name := range []string{"A", "B"} {
-		s := &m.Sides[side]
-		sides = append(sides, pageSide{name, human.Printable(o.Files[side]), summary(s.Profile), length(s).Seconds()})
+		s := &m.Runs[side][0]
+		sides = append(sides, pageSide{name, human.Printable(s.Name), summary(s.Profile), length(s).Seconds()})
 	}
 	var names []string
 	for i := range m.Unnamed {
@@ -95,17 +94,17 @@ func WriteDifference(w io.Writer, m *difference.Merged, o DifferencePage) error 
 }
 
 // length is how long a recording is. Times that are made up may make it negative.
-func length(r *difference.Side) time.Duration { return max(0, r.Duration) }
+func length(r *difference.Run) time.Duration { return max(0, r.Duration) }
 
 // bothTimed finds the times of both recordings' samples, nil if either has none.
 func (g *graph) bothTimed(m *difference.Merged) (*steps, error) {
-	for _, s := range m.Sides {
-		if s.Timeline == nil {
+	for _, runs := range m.Runs {
+		if runs[0].Timeline == nil {
 			return nil, nil
 		}
 	}
 	if m.Duration <= 0 {
 		return nil, nil
 	}
-	return g.steps(m, 0, func(event int32) time.Duration { return length(&m.Sides[m.Side(event)]) })
+	return g.steps(m, 0, func(event int32) time.Duration { return length(&m.Runs[m.Side(event)][0]) })
 }

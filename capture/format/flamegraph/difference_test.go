@@ -29,9 +29,9 @@ type stackChange struct {
 
 // changed makes two recordings of a second and of two, whose samples are a millisecond of CPU time each and
 // come evenly.
-func changed(t *testing.T, stacks []stackChange) [2]difference.Side {
+func changed(t *testing.T, stacks []stackChange) [2]difference.Run {
 	t.Helper()
-	var both [2]difference.Side
+	var both [2]difference.Run
 	for side := range both {
 		p := profiletest.New(&profile.Profile{
 			Images: []profile.Image{{Name: "program"}, {Name: "other"}},
@@ -57,7 +57,7 @@ func changed(t *testing.T, stacks []stackChange) [2]difference.Side {
 			_, part := math.Modf(float64(n) * math.Phi)
 			return time.Duration(part*float64(count)) * time.Millisecond
 		})
-		both[side] = difference.Side{Profile: p.Profile, Timeline: line}
+		both[side] = difference.Run{Profile: p.Profile, Timeline: line}
 	}
 	return both
 }
@@ -77,9 +77,9 @@ var work = []stackChange{
 	{mainThread, []string{"fresh"}, 0, 100},
 }
 
-func mergedOf(t *testing.T, both [2]difference.Side) *difference.Merged {
+func mergedOf(t *testing.T, both [2]difference.Run) *difference.Merged {
 	t.Helper()
-	m, err := difference.Merge(both[0], both[1], difference.Options{})
+	m, err := difference.Merge(both[:1], both[1:], difference.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,8 +152,11 @@ func written(e difference.Estimate, scale float64) string {
 
 func TestDifferencePage(t *testing.T) {
 	m := mergedOf(t, changed(t, work))
-	p := openDifference(t, m, DifferencePage{Title: hostile, Files: [2]string{"old.data", hostile}})
+	m.Runs[difference.B][0].Name = hostile
+	p := openDifference(t, m, DifferencePage{Title: hostile})
 	p.text("h1", human.Printable(hostile))
+	p.text("#changes .runs", "One run of each: the spread between runs is in no interval, so that nothing here is called "+
+		"significant. Record each several times: unspool report A1,A2,… B1,B2,…")
 	p.text("#recordings section:nth-child(2) h2", "B: "+human.Printable(hostile))
 
 	// 1.00 s ± and 2.00 s ±: 1 + 1.96² / 2 ± 1.96 √(1000 + 1) ms and so on, by which 1 s differs by 0.107 s
@@ -327,7 +330,7 @@ func TestDifferenceOfTimes(t *testing.T) {
 // The page finds the same as package difference, for samples that come in bursts, too.
 func TestPageJudgesAsGoDoes(t *testing.T) {
 	source := rand.New(rand.NewPCG(3, 4))
-	var both [2]difference.Side
+	var both [2]difference.Run
 	for side := range both {
 		p := generated(400)
 		for i := range p.Samples {
@@ -344,7 +347,7 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 			}
 			return burst + time.Duration(n%7)*time.Millisecond
 		})
-		both[side] = difference.Side{Profile: p, Timeline: line}
+		both[side] = difference.Run{Profile: p, Timeline: line}
 	}
 	m := mergedOf(t, both)
 	self, total := functionRows(m)
@@ -355,7 +358,7 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 	want := map[string]string{}
 	for i, f := range m.Frames {
 		s, c := lists[0][i], lists[1][i]
-		if !s.Share.Significant() && !c.Share.Significant() {
+		if !s.Share.ExcludesZero() && !c.Share.ExcludesZero() {
 			continue
 		}
 		text := written(s.Share, 100) + " " + written(s.Amount, 1)
@@ -380,7 +383,7 @@ func TestPageJudgesAsGoDoes(t *testing.T) {
 	most, others := 0.0, uint64(0)
 	for i := range m.Frames {
 		s, c := lists[0][i].Amount, lists[1][i].Amount
-		if !s.Significant() && !c.Significant() && lists[1][i].Judged() {
+		if !s.ExcludesZero() && !c.ExcludesZero() && lists[1][i].Judged() {
 			others++
 			most = max(most, math.Abs(s.Value), math.Abs(c.Value))
 		}
@@ -453,13 +456,13 @@ func TestDifferencePageOfFewSamples(t *testing.T) {
 }
 
 func TestDifferencePageOfNothing(t *testing.T) {
-	empty := func() difference.Side {
-		return difference.Side{Profile: profiletest.New(&profile.Profile{}).Profile}
+	empty := func() difference.Run {
+		return difference.Run{Profile: profiletest.New(&profile.Profile{}).Profile}
 	}
-	p := openDifference(t, mergedOf(t, [2]difference.Side{empty(), empty()}), DifferencePage{})
+	p := openDifference(t, mergedOf(t, [2]difference.Run{empty(), empty()}), DifferencePage{})
 	p.MoveTo(p.frame(0, 0.5))
 	p.text("#tip .name", "all")
-	p.text("#rest", "No function has changed by more than chance. The largest of 0 differences are shown.")
+	p.text("#rest", "No function differs by more than the error of sampling. The largest of 0 differences are shown.")
 
 	// Times that are made up.
 	both := changed(t, work)
@@ -480,9 +483,10 @@ func TestDifferencePageIsEscaped(t *testing.T) {
 	for _, p := range []*profile.Profile{a, b} {
 		p.Events[1].Name, p.Threads[0].Program, p.Threads[1].Program = hostile, hostile, hostile
 	}
-	m := mergedOf(t, [2]difference.Side{{Profile: a}, {Profile: b}})
+	m := mergedOf(t, [2]difference.Run{{Profile: a}, {Profile: b}})
 	var out bytes.Buffer
-	o := DifferencePage{Title: hostile, Files: [2]string{hostile, hostile}}
+	m.Runs[difference.A][0].Name, m.Runs[difference.B][0].Name = hostile, hostile
+	o := DifferencePage{Title: hostile}
 	if err := WriteDifference(&out, m, o); err != nil {
 		t.Fatal(err)
 	}
@@ -505,7 +509,7 @@ func TestDifferencePageIsEscaped(t *testing.T) {
 // BenchmarkDifferencePage opens a page of two million samples of 100,000 distinct stacks. open and range are
 // the times until the result is on the screen.
 func BenchmarkDifferencePage(b *testing.B) {
-	var both [2]difference.Side
+	var both [2]difference.Run
 	for side := range both {
 		p := generated(100000)
 		for i := range p.Samples {
@@ -513,11 +517,11 @@ func BenchmarkDifferencePage(b *testing.B) {
 			p.Samples[i].Period = p.Samples[i].Count * 1e6
 		}
 		line := timeline(b, p, func(profile.Thread, int) time.Duration { return rand.N(time.Minute) })
-		both[side] = difference.Side{Profile: p, Timeline: line}
+		both[side] = difference.Run{Profile: p, Timeline: line}
 	}
 	file := filepath.Join(b.TempDir(), "page.html")
 	for b.Loop() {
-		m, err := difference.Merge(both[0], both[1], difference.Options{})
+		m, err := difference.Merge(both[:1], both[1:], difference.Options{})
 		if err != nil {
 			b.Fatal(err)
 		}

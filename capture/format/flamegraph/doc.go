@@ -14,7 +14,7 @@
 // be seen; it says how many it leaves out.
 //
 // WriteDifference writes a page about two recordings: their stacks as one graph, whose colours say which
-// frames have changed by more than chance. statistics.js finds that anew for each part of the recordings that
+// frames differ by more than the error of sampling. statistics.js finds that anew for each part of the recordings that
 // is chosen, as package difference does for reports; a test compares the two.
 //
 // The pages' style and scripts are in page/: data.js, graph.js and strip.js do not depend on the rest of a

@@ -18,11 +18,27 @@ func renamed(names map[string]string, name string) string {
 
 // alike finds an image that only a has and one that only b has, each of which is on the stacks of half of the
 // samples or more, and gives both a name made of both names; and likewise programs.
-func alike(a, b *profile.Profile) [sides]names {
+func alike(runs ...[]Run) [sides]names {
 	var both [sides]names
-	both[A].images, both[B].images = counterparts(onStacks(a), onStacks(b), a.Count(), b.Count())
-	both[A].programs, both[B].programs = counterparts(programs(a), programs(b), a.Count(), b.Count())
+	var images, progs [sides]map[string]uint64
+	var all [sides]uint64
+	for side, runs := range runs {
+		images[side], progs[side] = make(map[string]uint64), make(map[string]uint64)
+		for _, r := range runs {
+			addTo(images[side], onStacks(r.Profile))
+			addTo(progs[side], programs(r.Profile))
+			all[side] += r.Count()
+		}
+	}
+	both[A].images, both[B].images = counterparts(images[A], images[B], all[A], all[B])
+	both[A].programs, both[B].programs = counterparts(progs[A], progs[B], all[A], all[B])
 	return both
+}
+
+func addTo(sum, counts map[string]uint64) {
+	for name, n := range counts {
+		sum[name] += n
+	}
 }
 
 // counterparts renames the name with most samples of those that the other side does not have.

@@ -1,7 +1,7 @@
-// Package difference compares two recordings, such as one from before a change and one from after it, and
-// says which differences are more than chance.
+// Package difference compares recordings from before a change with recordings from after it, one of each or
+// several, and says which differences are more than chance.
 //
-// Merge makes one profile of both, whose stacks and functions can be compared one by one; Changes compares
+// Merge makes one profile of all, whose stacks and functions can be compared one by one; Changes compares
 // any rows of it. The difference of two shares lies in an interval by the error of a binomial distribution
 // (Newcombe's from Wilson's intervals, which hold for rare functions, too), that of CPU time in one by the
 // error of a Poisson distribution. Together all intervals of a list have the Confidence: of lists about
@@ -15,6 +15,10 @@
 // blocks is taken for a part of the program, and not for chance, so that a program may have phases.
 //
 // What is the same all through a recording and not in another one is not seen in a single pair: where the
-// memory of a process was, how fast the CPU ran, what else ran on the machine. Only several recordings of
-// each show that.
+// memory of a process was, how fast the CPU ran, what else ran on the machine. So no difference of single
+// recordings is called significant. Of several recordings on each side, the variance of a row is also
+// estimated from how much these differ, and the interval is that of Student's t with the degrees of freedom of
+// Welch, or that of sampling where this goes further. A share is that of all recordings of the side together,
+// whose variance is that of a ratio from clusters (Cochran, Sampling Techniques, chapter 6); for recordings of
+// equal numbers of samples this is the mean of their shares. An amount is the mean of those of the recordings.
 package difference

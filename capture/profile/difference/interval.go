@@ -11,13 +11,33 @@ const Confidence = 0.95
 const fewest = 10
 
 // An Estimate is a difference, B less A, and the interval in which it lies with the list's confidence.
-type Estimate struct{ Low, Value, High float64 }
+type Estimate struct {
+	Low, Value, High float64
+	Spread           bool // the interval has the spread between runs, and not the error of sampling alone
+}
 
-// Significant reports whether zero lies outside of the interval.
-func (e Estimate) Significant() bool { return e.Low > 0 || e.High < 0 }
+// ExcludesZero reports whether zero lies outside of the interval.
+func (e Estimate) ExcludesZero() bool { return e.Low > 0 || e.High < 0 }
+
+// Significant reports whether zero lies outside of an interval that has the spread between runs.
+func (e Estimate) Significant() bool { return e.Spread && e.ExcludesZero() }
 
 // maybeNone is the estimate with zero in the interval.
-func (e Estimate) maybeNone() Estimate { return Estimate{min(e.Low, 0), e.Value, max(e.High, 0)} }
+func (e Estimate) maybeNone() Estimate {
+	e.Low, e.High = min(e.Low, 0), max(e.High, 0)
+	return e
+}
+
+// and is the estimate with the interval that has both.
+func (e Estimate) and(o Estimate) Estimate {
+	return Estimate{min(e.Low, o.Low), e.Value, max(e.High, o.High), e.Spread || o.Spread}
+}
+
+// within is the estimate with the interval as far as it can be.
+func (e Estimate) within(low, high float64) Estimate {
+	e.Low, e.High = max(e.Low, low), min(e.High, high)
+	return e
+}
 
 // Error is how far the interval goes from the value towards zero: the value is larger where it is
 // significant.

@@ -25,8 +25,8 @@ func TestIntervalsOfNewcombe(t *testing.T) {
 			!near(e.Value, c.k1/c.n1-c.k2/c.n2, 1e-12) {
 			t.Errorf("%+v: %+v", c, e)
 		}
-		if e.Significant() != (c.low > 0) {
-			t.Errorf("%+v: significant %v", c, e.Significant())
+		if e.ExcludesZero() != (c.low > 0) {
+			t.Errorf("%+v: significant %v", c, e.ExcludesZero())
 		}
 	}
 }
@@ -55,9 +55,9 @@ func TestErrorIsTowardsZero(t *testing.T) {
 	for _, c := range []struct {
 		e    Estimate
 		want float64
-	}{{Estimate{1, 3, 9}, 2}, {Estimate{-9, -3, -1}, 2}, {Estimate{-2, 0, 3}, 2}} {
-		if got := c.e.Error(); got != c.want || c.e.Significant() != (math.Abs(c.e.Value) > got) {
-			t.Errorf("%+v: %v, significant %v", c.e, got, c.e.Significant())
+	}{{Estimate{1, 3, 9, true}, 2}, {Estimate{-9, -3, -1, true}, 2}, {Estimate{-2, 0, 3, true}, 2}} {
+		if got := c.e.Error(); got != c.want || c.e.ExcludesZero() != (math.Abs(c.e.Value) > got) {
+			t.Errorf("%+v: %v, significant %v", c.e, got, c.e.ExcludesZero())
 		}
 	}
 }

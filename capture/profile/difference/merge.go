@@ -8,33 +8,34 @@ import (
 	"unspool/capture/profile"
 )
 
-// Sides are the recordings that are compared: A is the one before, B the one after.
+// Sides are what is compared: A is before, B is after. Each has a recording or several.
 const (
 	A = iota
 	B
 	sides
 )
 
-// A Side is one of the two.
-type Side struct {
+// A Run is a recording of a side.
+type Run struct {
+	Name string // of its file
 	*profile.Profile
 	Timeline *profile.Timeline // its samples one by one; nil if they have no times
 }
 
-// Merged is two recordings as one profile: frames of the same name, image's name and kind are one frame, and
-// equal stacks are one stack. A compiler's copies of a C++ function are that function, as another compiler may make
-// others. Its events are those of Pairs, two for each.
+// Merged is the recordings of both sides as one profile: frames of the same name, image's name and kind are one
+// frame, and equal stacks are one stack. A compiler's copies of a C++ function are that function, as another compiler
+// may make others. Its events are those of Pairs, two for each.
 type Merged struct {
 	*profile.Profile
 	Pairs []Pair
-	Sides [sides]Side
-	Left  [sides][]string // events with samples that the other recording does not have
+	Runs  [sides][]Run
+	Left  [sides][]string // events with samples that the other side does not have
 
 	Unnamed []Unnamed // images whose functions cannot be compared
 
-	nodes, events, threads [sides][]int32 // what each of a side has become; -1 for an event that is left out
-	from                   [][]place      // where each thread comes from
-	collected              map[int][sides]*series
+	nodes, events, threads [sides][][]int32 // what each of a run has become; -1 for an event that is left out
+	from                   [][]place        // where each thread comes from
+	collected              map[int][sides][]*series
 }
 
 // A Pair is an event that both recordings have.
@@ -43,21 +44,30 @@ type Pair struct {
 	Unit  string       // of amounts: "s" of CPU time, or what the event counts
 	Event [sides]int32 // in the merged profile
 	Whole [sides]Whole
+	Runs  [sides][]Whole // by run
 }
 
-// Whole is all samples of a pair on one side.
+// Whole is all samples of a pair, in a run or on one side.
 type Whole struct {
 	Samples uint64
-	Each    float64 // the amount that one stands for; 0 if it is not known
+	// Each is the amount that one stands for, so that all of them are the run's amount, or of a side the mean of
+	// those of its runs; 0 if it is not known.
+	Each float64
 }
+
+// Amount is what the samples stand for.
+func (w *Whole) Amount() float64 { return float64(w.Samples) * w.Each }
 
 // Side is the recording that an event of the merged profile is of.
 func (m *Merged) Side(event int32) int { return int(event) % sides }
 
-// place is a thread of a side.
+// Replicated reports whether both sides have several runs, so that the spread between runs is known.
+func (m *Merged) Replicated() bool { return len(m.Runs[A]) > 1 && len(m.Runs[B]) > 1 }
+
+// place is a thread of a run.
 type place struct {
-	side   int
-	thread int32
+	side, run int
+	thread    int32
 }
 
 // Options say what is told apart.
@@ -82,30 +92,38 @@ type merger struct {
 	of     map[profile.Thread]int32
 }
 
-// Merge merges two recordings.
-func Merge(a, b Side, o Options) (*Merged, error) {
+// Merge merges the recordings of two sides, at least one of each.
+func Merge(a, b []Run, o Options) (*Merged, error) {
 	m := &merger{
 		Merged: &Merged{
-			Profile: &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}, Sides: [sides]Side{a, b},
-			collected: make(map[int][sides]*series),
+			Profile: &profile.Profile{Nodes: []profile.Node{{Parent: -1, Frame: -1}}}, Runs: [sides][]Run{a, b},
+			collected: make(map[int][sides][]*series),
 		},
-		Options: o, names: alike(a.Profile, b.Profile), images: make(map[string]int32),
+		Options: o, names: alike(a, b), images: make(map[string]int32),
 		fold: make(map[string]fold), folded: make(map[int32]bool), frames: make(map[profile.Frame]int32),
 		stacks: make(map[profile.Node]int32), of: make(map[profile.Thread]int32),
 	}
-	for _, s := range m.Sides {
-		if err := s.CheckValid(); err != nil {
-			return nil, fmt.Errorf("profile: %w", err)
+	for _, runs := range m.Runs {
+		for _, r := range runs {
+			if err := r.CheckValid(); err != nil {
+				return nil, fmt.Errorf("profile: %w", err)
+			}
+			m.Duration, m.CPUs = max(m.Duration, r.Duration), max(m.CPUs, r.CPUs)
 		}
-		m.Duration, m.CPUs = max(m.Duration, s.Duration), max(m.CPUs, s.CPUs)
 	}
 	m.pair()
 	m.compareNames()
-	all := m.programs(A)
-	maps.Copy(all, m.programs(B))
-	for side := range m.Sides {
-		m.addThreads(side)
-		m.addNodes(side, o.Processes && len(all) > 1)
+	all := make(map[string]bool)
+	for side, runs := range m.Runs {
+		for run := range runs {
+			maps.Copy(all, m.programs(side, run))
+		}
+	}
+	for side, runs := range m.Runs {
+		for run := range runs {
+			m.addThreads(side, run)
+			m.addNodes(side, run, o.Processes && len(all) > 1)
+		}
 		m.addSamples(side)
 	}
 	return m.Merged, nil
@@ -113,68 +131,90 @@ func Merge(a, b Side, o Options) (*Merged, error) {
 
 // pair finds the events that both sides have: by name, or as each has but one.
 func (m *merger) pair() {
-	var sampled [sides][]int32
-	for side, s := range m.Sides {
-		sampled[side] = s.Sampled()
-		m.events[side] = slices.Repeat([]int32{-1}, len(s.Events))
+	var sampled [sides][]string
+	for side, runs := range m.Runs {
+		for _, r := range runs {
+			for _, event := range r.Sampled() {
+				if name := r.Events[event].Name; !slices.Contains(sampled[side], name) {
+					sampled[side] = append(sampled[side], name)
+				}
+			}
+			m.events[side] = append(m.events[side], slices.Repeat([]int32{-1}, len(r.Events)))
+		}
 	}
-	add := func(name string, a, b int32) {
+	add := func(name string, of ...string) {
 		p := Pair{Name: name}
-		for side, event := range [sides]int32{a, b} {
+		var events [sides][]int32
+		for side, runs := range m.Runs {
 			p.Event[side] = int32(len(m.Events))
 			e := profile.Event{Name: name}
-			if event >= 0 {
-				e = m.Sides[side].Events[event]
-				m.events[side][event] = p.Event[side]
+			for run, r := range runs {
+				event := r.event(of[side])
+				if event >= 0 {
+					e = r.Events[event]
+					m.events[side][run][event] = p.Event[side]
+				}
+				events[side] = append(events[side], event)
 			}
 			m.Events = append(m.Events, e)
 		}
-		p.measure(m.Merged, a, b)
+		p.measure(m.Merged, events)
 		m.Pairs = append(m.Pairs, p)
-	}
-	name := func(side int, event int32) string { return m.Sides[side].Events[event].Name }
-	named := func(side int, name string) int32 {
-		return int32(slices.IndexFunc(m.Sides[side].Events, func(e profile.Event) bool { return e.Name == name }))
 	}
 	if len(sampled[A]) == 1 && len(sampled[B]) == 1 {
 		a, b := sampled[A][0], sampled[B][0]
-		both := name(A, a)
-		if other := name(B, b); other != both {
-			both += " / " + other
+		both := a
+		if b != a {
+			both += " / " + b
 		}
 		add(both, a, b)
 		return
 	}
-	for side, events := range sampled {
-		for _, event := range events {
-			pair := [sides]int32{named(A, name(side, event)), named(B, name(side, event))}
+	for side, names := range sampled {
+		for _, name := range names {
+			has := func(r Run) bool { return r.event(name) >= 0 }
 			switch {
-			case pair[other(side)] < 0:
-				m.Left[side] = append(m.Left[side], name(side, event))
-			case side == A || m.events[B][event] < 0: // else it is a pair already
-				add(name(side, event), pair[A], pair[B])
+			case !slices.ContainsFunc(m.Runs[other(side)], has):
+				m.Left[side] = append(m.Left[side], name)
+			case side == A || !slices.Contains(sampled[A], name): // else it is a pair already
+				add(name, name, name)
 			}
 		}
 	}
 }
 
+// event is the event of a name: the first one with samples, or else the first; -1 for none.
+func (r *Run) event(name string) int32 {
+	for _, event := range r.Sampled() {
+		if r.Events[event].Name == name {
+			return event
+		}
+	}
+	return int32(slices.IndexFunc(r.Events, func(e profile.Event) bool { return e.Name == name }))
+}
+
 func other(side int) int { return B - side }
 
-// measure finds what the samples of the pair stand for.
-func (p *Pair) measure(m *Merged, events ...int32) {
-	var period, seconds [sides]float64
-	timed := true // on both sides, as far as they have samples
-	for side, s := range m.Sides {
-		for _, sample := range s.Samples {
-			if sample.Event == events[side] {
-				p.Whole[side].Samples += sample.Count
-				period[side] += float64(sample.Period)
+// measure finds what the samples of the pair stand for. The events are those of the runs.
+func (p *Pair) measure(m *Merged, events [sides][]int32) {
+	var period, seconds [sides][]float64 // of a sample, by run
+	timed := true                        // in all runs, as far as they have samples
+	for side, runs := range m.Runs {
+		p.Runs[side] = make([]Whole, len(runs))
+		period[side], seconds[side] = make([]float64, len(runs)), make([]float64, len(runs))
+		for run, r := range runs {
+			whole, event := &p.Runs[side][run], events[side][run]
+			for _, sample := range r.Samples {
+				if sample.Event == event {
+					whole.Samples += sample.Count
+					period[side][run] += float64(sample.Period)
+				}
 			}
-		}
-		if n := p.Whole[side].Samples; n > 0 {
-			all, _ := s.CPUTime(events[side])
-			seconds[side], period[side] = all.Seconds()/float64(n), period[side]/float64(n)
-			timed = timed && all > 0
+			if n := whole.Samples; n > 0 {
+				all, _ := r.CPUTime(event)
+				seconds[side][run], period[side][run] = all.Seconds()/float64(n), period[side][run]/float64(n)
+				timed = timed && all > 0
+			}
 		}
 	}
 	p.Unit = "s"
@@ -182,21 +222,31 @@ func (p *Pair) measure(m *Merged, events ...int32) {
 		p.Unit, seconds = p.Name, period
 	}
 	for side := range p.Whole {
-		p.Whole[side].Each = seconds[side]
+		of, all := &p.Whole[side], 0.0
+		for run := range p.Runs[side] {
+			whole := &p.Runs[side][run]
+			whole.Each = seconds[side][run]
+			of.Samples += whole.Samples
+			all += whole.Amount()
+		}
+		if of.Samples > 0 {
+			of.Each = all / float64(len(p.Runs[side])) / float64(of.Samples)
+		}
 	}
 }
 
-// programs are the names of the programs of a side.
-func (m *merger) programs(side int) map[string]bool {
+// programs are the names of the programs of a run.
+func (m *merger) programs(side, run int) map[string]bool {
 	all := make(map[string]bool)
-	for _, t := range m.Sides[side].Threads {
+	for _, t := range m.Runs[side][run].Threads {
 		all[m.names[side].program(t.Program)] = true
 	}
 	return all
 }
 
-func (m *merger) addThreads(side int) {
-	s := m.Sides[side]
+func (m *merger) addThreads(side, run int) {
+	s := m.Runs[side][run]
+	threads := make([]int32, 0, len(s.Threads))
 	for i, t := range s.Threads {
 		t.Comm, t.Program = m.names[side].program(t.Comm), m.names[side].program(t.Program)
 		at, ok := m.of[t]
@@ -205,21 +255,22 @@ func (m *merger) addThreads(side int) {
 			m.of[t] = at
 			m.Threads, m.from = append(m.Threads, t), append(m.from, nil)
 		}
-		m.threads[side] = append(m.threads[side], at)
-		m.from[at] = append(m.from[at], place{side, int32(i)})
+		threads = append(threads, at)
+		m.from[at] = append(m.from[at], place{side, run, int32(i)})
 	}
+	m.threads[side] = append(m.threads[side], threads)
 }
 
-// addNodes merges the stacks of a side. A profile with one program does not name it above its stacks, which
+// addNodes merges the stacks of a run. A profile with one program does not name it above its stacks, which
 // has to be made up for where the two have several.
-func (m *merger) addNodes(side int, processes bool) {
-	s := m.Sides[side]
+func (m *merger) addNodes(side, run int, processes bool) {
+	s := m.Runs[side][run]
 	frames := make([]int32, len(s.Frames))
 	for i := range s.Frames {
-		frames[i] = m.frame(side, &s.Frames[i])
+		frames[i] = m.frame(side, &s, &s.Frames[i])
 	}
 	now := make([]int32, len(s.Nodes))
-	if own := m.programs(side); processes && len(own) == 1 {
+	if own := m.programs(side, run); processes && len(own) == 1 {
 		for name := range own {
 			now[0] = m.child(0, m.process(name))
 		}
@@ -229,14 +280,14 @@ func (m *merger) addNodes(side int, processes bool) {
 			now[i+1] = m.child(now[n.Parent], frames[n.Frame])
 		}
 	}
-	m.nodes[side] = now
+	m.nodes[side] = append(m.nodes[side], now)
 }
 
-// frame is the merged frame of a side's.
-func (m *merger) frame(side int, f *profile.Frame) int32 {
+// frame is the merged frame of a run's.
+func (m *merger) frame(side int, r *Run, f *profile.Frame) int32 {
 	key := profile.Frame{
 		Name: f.Plain(), Kind: f.Kind, Known: f.Known, Inlined: f.Inlined,
-		Image: m.image(&m.Sides[side].Images[f.Image], m.names[side]),
+		Image: m.image(&r.Images[f.Image], m.names[side]),
 	}
 	if f.Kind == profile.Process {
 		key.Name = m.names[side].program(f.Name)
@@ -295,22 +346,26 @@ func (m *merger) child(parent, frame int32) int32 {
 	return at
 }
 
+// addSamples adds up the samples of all runs of a side.
 func (m *merger) addSamples(side int) {
 	at := make(map[profile.Sample]int)
-	for _, s := range m.Sides[side].Samples {
-		if s.Event = m.events[side][s.Event]; s.Event < 0 {
-			continue
+	for run, r := range m.Runs[side] {
+		for _, s := range r.Samples {
+			if s.Event = m.events[side][run][s.Event]; s.Event < 0 {
+				continue
+			}
+			count, period := s.Count, s.Period
+			s.Node, s.Thread = m.nodes[side][run][s.Node], m.threads[side][run][s.Thread]
+			s.Count, s.Period = 0, 0
+			i, ok := at[s]
+			if !ok {
+				i = len(m.Samples)
+				at[s] = i
+				m.Samples = append(m.Samples, s)
+			}
+			m.Samples[i].Count += count
+			m.Samples[i].Period += period
 		}
-		count, period := s.Count, s.Period
-		s.Node, s.Thread, s.Count, s.Period = m.nodes[side][s.Node], m.threads[side][s.Thread], 0, 0
-		i, ok := at[s]
-		if !ok {
-			i = len(m.Samples)
-			at[s] = i
-			m.Samples = append(m.Samples, s)
-		}
-		m.Samples[i].Count += count
-		m.Samples[i].Period += period
 	}
 }
 
@@ -318,20 +373,25 @@ func (m *merger) addSamples(side int) {
 // begins with the recording that it is of.
 func (m *Merged) Each(thread int32, fn func(profile.Point) error) error {
 	for _, from := range m.from[thread] {
-		side := m.Sides[from.side]
-		if side.Timeline == nil {
-			continue
-		}
-		err := side.Timeline.Each(from.thread, func(p profile.Point) error {
-			if p.Event = m.events[from.side][p.Event]; p.Event < 0 {
-				return nil
-			}
-			p.Node, p.Time = m.nodes[from.side][p.Node], p.Time-min(p.Time, side.First)
-			return fn(p)
-		})
-		if err != nil {
+		if err := m.points(from, fn); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// points calls fn with the samples of a run's thread, as Each does.
+func (m *Merged) points(of place, fn func(profile.Point) error) error {
+	run := &m.Runs[of.side][of.run]
+	if run.Timeline == nil {
+		return nil
+	}
+	nodes, events := m.nodes[of.side][of.run], m.events[of.side][of.run]
+	return run.Timeline.Each(of.thread, func(p profile.Point) error {
+		if p.Event = events[p.Event]; p.Event < 0 {
+			return nil
+		}
+		p.Node, p.Time = nodes[p.Node], p.Time-min(p.Time, run.First)
+		return fn(p)
+	})
 }

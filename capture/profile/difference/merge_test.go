@@ -51,7 +51,7 @@ func (s *stacks) add(comm string, event int32, n uint64, stack ...string) *stack
 	return s
 }
 
-func (s *stacks) recording() Side { return Side{s.Profile, nil} }
+func (s *stacks) recording() Run { return Run{Profile: s.Profile} }
 
 // total counts the samples of each function on both sides, with those of the functions that it calls.
 func total(t *testing.T, m *Merged, pair int) map[string][2]uint64 {
@@ -132,7 +132,7 @@ func TestCounterparts(t *testing.T) {
 		{app("x", 50, "/old.so"), app("y", 50, "/old.so"), nil, map[string]string{"x": "x / y"}},
 		{app("x", 50, "/old.so"), newStacks().Profile, nil, nil},
 	} {
-		got := alike(c.a, c.b)[A]
+		got := alike([]Run{{Profile: c.a}}, []Run{{Profile: c.b}})[A]
 		if !maps.Equal(got.images, c.images) || !maps.Equal(got.programs, c.comms) {
 			t.Errorf("%v, want %v and %v", got, c.images, c.comms)
 		}
@@ -184,7 +184,7 @@ func TestProgramsAboveStacks(t *testing.T) {
 		two.Sample(profile.Sample{Thread: thread, Node: node, CPU: -1, Count: 8})
 	}
 	for _, processes := range []bool{true, false} {
-		m, err := Merge(one.recording(), two.recording(), Options{Processes: processes})
+		m, err := Merge([]Run{one.recording()}, []Run{two.recording()}, Options{Processes: processes})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestWithoutTheKernel(t *testing.T) {
 			s.Frames[i].Kind = profile.Kernel
 		}
 	}
-	m, err := Merge(s.recording(), s.recording(), Options{NoKernel: true})
+	m, err := Merge([]Run{s.recording()}, []Run{s.recording()}, Options{NoKernel: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestTimesOfBoth(t *testing.T) {
 
 func TestInvalidProfilesAreRefused(t *testing.T) {
 	valid := newStacks().recording()
-	if _, err := Merge(valid, Side{Profile: &profile.Profile{}}, Options{}); err == nil {
+	if _, err := Merge([]Run{valid}, []Run{{Profile: &profile.Profile{}}}, Options{}); err == nil {
 		t.Error("a profile without a root is merged")
 	}
 }
@@ -288,7 +288,7 @@ func TestFewSamplesAreNotJudged(t *testing.T) {
 	changes := byName(t, merged(t, a.recording(), b.recording()))
 	for name, want := range map[string]bool{"few": false, "enough": true} {
 		c := changes[name]
-		if c.Judged() != want || c.Share.Significant() != want || c.Amount.Significant() != want {
+		if c.Judged() != want || c.Share.ExcludesZero() != want || c.Amount.ExcludesZero() != want {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}

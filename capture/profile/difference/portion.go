@@ -28,7 +28,7 @@ func estimate(part, effective, whole, z float64) Estimate {
 		share = part / whole
 	}
 	l := proportion(share, effective, z)
-	return Estimate{l.low, l.value, l.high}
+	return Estimate{Low: l.low, Value: l.value, High: l.high}
 }
 
 // Needed is how many samples the interval takes to go no further than within to either side, whichever of the

@@ -12,7 +12,7 @@ import (
 // bursts: see doc.go.
 const Blocks = 128
 
-// series are the samples of one side of a pair by block.
+// series are the samples of a pair in one run by block.
 type series struct {
 	timed  bool
 	points []point // by block, then by node and thread
@@ -33,26 +33,27 @@ func BlockOf(after, length uint64) uint8 {
 	return uint8(b)
 }
 
-// series collects the samples of a side. Where these have no times, all are in one block.
-func (m *Merged) series(pair, side int) (*series, error) {
-	event, s := m.Pairs[pair].Event[side], &series{}
-	length := uint64(max(0, m.Sides[side].Duration))
-	if s.timed = m.Sides[side].Timeline != nil && length > 0; !s.timed {
-		for i := range m.Samples {
-			if one := &m.Samples[i]; one.Event == event {
-				s.add(point{node: one.Node, thread: one.Thread}, one.Count)
+// series collects the samples of a run. Where these have no times, all are in one block.
+func (m *Merged) series(pair, side, run int) (*series, error) {
+	event, s, r := m.Pairs[pair].Event[side], &series{}, &m.Runs[side][run]
+	length := uint64(max(0, r.Duration))
+	threads := m.threads[side][run]
+	if s.timed = r.Timeline != nil && length > 0; !s.timed {
+		for i := range r.Samples {
+			if one := &r.Samples[i]; m.events[side][run][one.Event] == event {
+				s.add(point{node: m.nodes[side][run][one.Node], thread: threads[one.Thread]}, one.Count)
 			}
 		}
 		s.merge()
 		return s, nil
 	}
 	sorted := 0 // points, at the last merge
-	for thread := range m.Threads {
-		err := m.Each(int32(thread), func(p profile.Point) error {
+	for own, thread := range threads {
+		err := m.points(place{side, run, int32(own)}, func(p profile.Point) error {
 			if p.Event != event {
 				return nil
 			}
-			s.add(point{node: p.Node, thread: int32(thread), block: BlockOf(p.Time, length)}, 1)
+			s.add(point{node: p.Node, thread: thread, block: BlockOf(p.Time, length)}, 1)
 			if len(s.points) > 2*sorted+1<<16 {
 				s.merge()
 				sorted = len(s.points)
@@ -95,7 +96,7 @@ func (s *series) merge() {
 	s.points = merged
 }
 
-// spread is the samples of a row on one side, and how they vary from one block to the next.
+// spread is the samples of a row in one run, and how they vary from one block to the next.
 type spread struct {
 	samples float64
 	squares float64 // the sum of squares of how much the row's samples differ between a block and the next

@@ -45,12 +45,12 @@ func (m *made) add(t testing.TB, function int, at time.Duration) {
 	}
 }
 
-func (m *made) recording() Side { return Side{m.Profile, m.line} }
+func (m *made) recording() Run { return Run{Profile: m.Profile, Timeline: m.line} }
 
 // merged merges two recordings of one event.
-func merged(t testing.TB, a, b Side) *Merged {
+func merged(t testing.TB, a, b Run) *Merged {
 	t.Helper()
-	m, err := Merge(a, b, Options{Processes: true})
+	m, err := Merge([]Run{a}, []Run{b}, Options{Processes: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestBursts(t *testing.T) {
 		}
 	}
 	m := merged(t, r.recording(), r.recording())
-	s, err := m.series(0, A)
+	s, err := m.series(0, A, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestChance(t *testing.T) {
 			x.Timeline, y.Timeline = nil, nil
 		}
 		for name, c := range byName(t, merged(t, x, y)) {
-			if c.Share.Significant() || c.Amount.Significant() {
+			if c.Share.ExcludesZero() || c.Amount.ExcludesZero() {
 				n++
 				found = found || name == "f05"
 			}

@@ -70,7 +70,7 @@ func (m *merger) compareNames() {
 		}
 		m.fold[name] = all
 		m.Unnamed = append(m.Unnamed, Unnamed{
-			side, *n.image, label(name), float64(n.bare) >= much*float64(m.Sides[side].Count()),
+			side, *n.image, label(name), float64(n.bare) >= much*float64(m.count(side)),
 		})
 	}
 	slices.SortFunc(m.Unnamed, func(x, y Unnamed) int { return cmp.Compare(x.Label, y.Label) })
@@ -88,34 +88,43 @@ func (n *naming) has() bool { return float64(n.named) >= fewestNamed*float64(n.n
 
 // naming has that of the images of a side by their merged names.
 func (m *merger) naming(side int) map[string]*naming {
-	s := m.Sides[side]
-	samples := make([]uint64, len(s.Frames))
-	for node, n := range s.Totals() {
-		if node > 0 {
-			samples[s.Nodes[node].Frame] += n
-		}
-	}
 	found := make(map[string]*naming)
-	for i := range s.Frames {
-		f := &s.Frames[i]
-		if samples[i] == 0 || !f.Kind.IsCode() {
-			continue
+	for _, r := range m.Runs[side] {
+		samples := make([]uint64, len(r.Frames))
+		for node, n := range r.Totals() {
+			if node > 0 {
+				samples[r.Nodes[node].Frame] += n
+			}
 		}
-		image := &s.Images[f.Image]
-		name := m.names[side].image(image.Name)
-		n := found[name]
-		if n == nil {
-			n = &naming{image: image, ids: make(map[string]bool)}
-			found[name] = n
+		for i := range r.Frames {
+			f := &r.Frames[i]
+			if samples[i] == 0 || !f.Kind.IsCode() {
+				continue
+			}
+			image := &r.Images[f.Image]
+			name := m.names[side].image(image.Name)
+			n := found[name]
+			if n == nil {
+				n = &naming{image: image, ids: make(map[string]bool)}
+				found[name] = n
+			}
+			if f.Known {
+				n.named += samples[i]
+			} else {
+				n.bare += samples[i]
+			}
+			n.ids[string(image.BuildID)] = true
 		}
-		if f.Known {
-			n.named += samples[i]
-		} else {
-			n.bare += samples[i]
-		}
-		n.ids[string(image.BuildID)] = true
 	}
 	return found
+}
+
+// count is how many samples a side has.
+func (m *merger) count(side int) (n uint64) {
+	for _, r := range m.Runs[side] {
+		n += r.Count()
+	}
+	return n
 }
 
 // label is the name of all functions of an image together.

@@ -16,7 +16,7 @@ func TestUnnamed(t *testing.T) {
 			add("w", 0, 40, "main", "/w", "qsort", "/libc", "cmp", "/w")
 	}
 	// Of an image's functions, those that are not called by these names have none.
-	bare := func(s *stacks, id byte, named ...string) Side {
+	bare := func(s *stacks, id byte, named ...string) Run {
 		s.Images[0].BuildID = []byte{id}
 		for i := range s.Frames {
 			if f := &s.Frames[i]; f.Image == 0 && !strings.Contains(strings.Join(named, " "), f.Name) {
@@ -30,7 +30,7 @@ func TestUnnamed(t *testing.T) {
 	found.Images[0].Code = make([]symbols.CodeSegment, 1)
 	for _, c := range []struct {
 		name  string
-		a, b  Side
+		a, b  Run
 		says  string
 		want  map[string][2]uint64
 		nodes int

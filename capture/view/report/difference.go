@@ -9,10 +9,9 @@ import (
 	"unspool/capture/profile/difference"
 )
 
-// Difference is what is compared of two recordings, and how it is printed.
+// Difference is what is compared of recordings of two sides, and how it is printed.
 type Difference struct {
 	Options
-	Files [2]string // names of the recordings
 	// AdviceFor is the Advice about a recording; nil for none.
 	AdviceFor func(*profile.Profile) Advice
 	// Amounts decide by CPU time, or whatever the event counts, what has changed, and not by shares. This is for
@@ -68,8 +67,9 @@ func byAmount(c *difference.Delta) difference.Estimate { return c.Amount }
 // timed reports whether amounts are CPU time.
 func (c *pairView) timed() bool { return c.pair.Unit == "s" }
 
-// significant reports whether a change is more than chance.
-func (c *pairView) significant(x *difference.Delta) bool { return c.by(x).Significant() }
+// differs reports whether a change is more than its interval allows by chance, which is more than chance only where
+// that has the spread between runs.
+func (c *pairView) differs(x *difference.Delta) bool { return c.by(x).ExcludesZero() }
 
 // size is by how much something has changed.
 func (c *pairView) size(x *difference.Delta) float64 { return math.Abs(c.by(x).Value) }
@@ -141,7 +141,7 @@ const (
 // why returns why a row has changed, and gives the change by which it is sorted: that of itself, or that with what it
 // calls where only one recording has the row, or it has changed by that alone.
 func (c *pairView) why(x *change) (why int, by *difference.Delta) {
-	self, total := c.significant(&x.self), c.significant(&x.total)
+	self, total := c.differs(&x.self), c.differs(&x.total)
 	switch {
 	case total && x.inOne():
 		return byItself, &x.total
@@ -219,7 +219,7 @@ func (c *pairView) mayBeNoMore(x, y *change) bool {
 }
 
 // changed reports whether a row has changed, by itself or with what it calls.
-func (c *pairView) changed(x *change) bool { return c.significant(&x.self) || c.significant(&x.total) }
+func (c *pairView) changed(x *change) bool { return c.differs(&x.self) || c.differs(&x.total) }
 
 // nodes compares the nodes of a view, each with those below it.
 func (c *pairView) nodes(v *view) ([]difference.Delta, error) {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -70,7 +71,8 @@ func replaced(p *profile.Profile) *profile.Profile {
 func mergeTwo(t *testing.T, a, b *profile.Profile, o difference.Options) *difference.Merged {
 	t.Helper()
 	o.Processes = true
-	m, err := difference.Merge(difference.Side{Profile: a}, difference.Side{Profile: b}, o)
+	m, err := difference.Merge([]difference.Run{{Name: "old.data", Profile: a}},
+		[]difference.Run{{Name: "new\x1b.data", Profile: b}}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestDifference(t *testing.T) {
 		a, b func() *profile.Profile
 		o    Difference
 	}{
-		"default": {timed(example), then(example), Difference{Files: [2]string{"old.data", "new.data"}}},
+		"default": {timed(example), then(example), Difference{}},
 		"narrow": {timed(example), then(example), Difference{
 			Options: Options{Width: 70, Top: 2, PercentLimit: 20},
 		}},
@@ -104,13 +106,12 @@ func TestDifference(t *testing.T) {
 		"colour":   {timed(example), then(example), Difference{Options: Options{Colour: true}}},
 		"absolute": {timed(example), then(example), Difference{Options: Options{Top: 3}, Amounts: true}},
 		"same": {timed(example), timed(example), Difference{
-			Options: Options{Filter: "comm demo"}, Files: [2]string{"x", "x"},
-		}},
+			Options: Options{Filter: "comm demo"}}},
 		"events":    {example, untimed, Difference{Options: Options{Top: 2}}},
 		"narrowest": {timed(example), then(example), Difference{Options: Options{Width: 60}, Amounts: true}},
 		"replaced": {
 			func() *profile.Profile { return replaced(inNanoseconds(example())) }, then(example),
-			Difference{Files: [2]string{"old.data", "new.data"}},
+			Difference{},
 		},
 		"programs": {timed(withProcesses), then(withProcesses), Difference{Options: Options{Top: -1}}},
 		"inline":   {timed(withLines), then(withLines), Difference{Options: Options{Top: 4}}},
@@ -146,6 +147,127 @@ func TestDifference(t *testing.T) {
 			}
 			checkLines(t, got, c.o.Options)
 		})
+	}
+}
+
+// threeRuns are recordings of three runs before a change and of three after it. Of so many ms, f has 280, 300 and 320
+// before, and 580, 600 and 620 after it; g has 80, 100 and 120, and h the rest.
+func threeRuns(t *testing.T) *difference.Merged {
+	t.Helper()
+	var sides [2][]difference.Run
+	for side, functions := range [2][][2]uint64{{{280, 100}, {300, 120}, {320, 80}}, {{580, 120}, {600, 80}, {620, 100}}} {
+		for run, n := range functions {
+			p := profiletest.New(&profile.Profile{
+				Command: []string{"unspool", "record", "--", "app"}, Duration: time.Second, CPUs: 2,
+				Events: []profile.Event{{Name: "cpu-clock", Clock: true}}, Images: []profile.Image{{Name: "app", Path: "/app"}},
+			})
+			for i, name := range []string{"main", "f", "g", "h"} {
+				p.Frames = append(p.Frames, profile.Frame{Name: name, Known: true, Addr: uint64(0x1000 + 0x100*i)})
+			}
+			app := profile.Thread{PID: uint32(1 + run), TID: uint32(1 + run), Comm: "app"}
+			p.Add(app, 0, n[0], 0, 1)
+			p.Add(app, 0, n[1], 0, 2)
+			p.Add(app, 0, 1000-n[0]-n[1], 0, 3)
+			sides[side] = append(sides[side], difference.Run{
+				Name: fmt.Sprintf("%c%d.data", "ab"[side], 1+run), Profile: inNanoseconds(p.Profile),
+			})
+		}
+	}
+	m, err := difference.Merge(sides[0], sides[1], difference.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Of three runs each, what is more than their spread is significant. Seven rows have samples enough: f, g and h by
+// themselves, and these and main with what they call. So each has 1 / 140 outside of its interval. With four degrees of
+// freedom that is 1 − sin θ · (1 + cos² θ / 2), tan θ = t / 2: t is 5.0675.
+func TestDifferenceOfRuns(t *testing.T) {
+	m := threeRuns(t)
+	for name, o := range map[string]Difference{
+		"runs": {}, "runsnarrow": {Options: Options{Width: 70, Colour: true}}, "runscomm": {Options: Options{By: Comm}},
+	} {
+		var text strings.Builder
+		if err := WriteDifference(&text, m, o); err != nil {
+			t.Fatal(err)
+		}
+		golden := filepath.Join("testdata", "difference", name+".txt")
+		if *update {
+			if err := os.WriteFile(golden, []byte(text.String()), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text.String() != string(want) {
+			t.Errorf("%s (go test -update writes it anew):\n%s", golden, &text)
+		}
+		checkLines(t, text.String(), o.Options)
+	}
+
+	type side struct {
+		File    string
+		Samples uint64
+		Threads int
+		Seconds float64 `json:"duration_s"`
+		Runs    []struct {
+			File    string
+			Samples uint64
+		}
+	}
+	type whole struct {
+		Samples uint64
+		Amount  float64
+		Runs    []struct {
+			Samples uint64
+			Amount  float64
+		}
+	}
+	var got struct {
+		A, B   side
+		Events []struct {
+			A, B      whole
+			Functions []struct {
+				Name string
+				Self struct {
+					A, B          uint64
+					Share, Amount jsonEstimate
+				}
+			}
+		}
+	}
+	var text strings.Builder
+	if err := WriteDifferenceJSON(&text, m, Difference{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(text.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	near := func(x, y float64) bool { return math.Abs(x-y) < 0.00005 }
+	e := got.Events[0]
+	if got.A.File != "a1.data,a2.data,a3.data" || got.A.Samples != 3000 || got.A.Threads != 3 || got.A.Seconds != 3 ||
+		len(got.B.Runs) != 3 || got.B.Runs[2].File != "b3.data" || got.B.Runs[2].Samples != 1000 ||
+		e.A.Samples != 3000 || !near(e.A.Amount, 1) || len(e.B.Runs) != 3 || e.B.Runs[0].Samples != 1000 ||
+		!near(e.B.Runs[0].Amount, 1) {
+		t.Errorf("%+v and %+v, of %+v", got.A, got.B, e)
+	}
+	for _, f := range e.Functions {
+		switch f.Name {
+		case "f": // shares have a variance of 0.0004: 0.3 ± 5.0675 · √(0.0008 / 3)
+			for _, by := range []jsonEstimate{f.Self.Share, f.Self.Amount} {
+				if f.Self.A != 900 || f.Self.B != 1800 || !near(by.Difference, 0.3) || !by.ExcludesZero || !by.BetweenRuns ||
+					!by.Significant || !near(by.Low, 0.21725) || !near(by.High, 0.38275) {
+					t.Errorf("%+v", f)
+				}
+			}
+		case "g":
+			if s := f.Self; s.A != 300 || s.B != 300 || s.Share.ExcludesZero || s.Share.Difference != 0 {
+				t.Errorf("%+v", f)
+			}
+		}
 	}
 }
 
@@ -222,12 +344,14 @@ func TestDifferenceOrder(t *testing.T) {
 func TestDifferenceJSON(t *testing.T) {
 	a, b := inNanoseconds(example()), inNanoseconds(after(example()))
 	var text strings.Builder
-	o := Difference{Files: [2]string{"old.data", "new\x1b.data"}, Options: Options{By: Image}}
+	o := Difference{Options: Options{By: Image}}
 	if err := WriteDifferenceJSON(&text, mergeTwo(t, a, b, difference.Options{}), o); err != nil {
 		t.Fatal(err)
 	}
 	type estimate struct {
 		Difference, Low, High float64
+		ExcludesZero          bool `json:"excludes_zero"`
+		BetweenRuns           bool `json:"between_runs"`
 		Significant           bool
 	}
 	type change struct {
@@ -271,7 +395,7 @@ func TestDifferenceJSON(t *testing.T) {
 	}
 	same := func(x, y float64) bool { return math.Abs(x-y) < 1e-9 }
 	// Depths by hand: 4 · 500 + 6 · 200 + 4 · 50 + 6 · 150 + 5 · 20 + 4 · 4 + 4 · 6 + 4 · 6 + 64 of 1,000.
-	if got.Version != 2 || got.A.File != "old.data" || got.B.File != "new\x1b.data" || got.A.Samples != 1000 ||
+	if got.Version != 3 || got.A.File != "old.data" || got.B.File != "new\x1b.data" || got.A.Samples != 1000 ||
 		got.B.Samples != 2800 || !same(got.A.Depth, 4.528) {
 		t.Errorf("version %d, %+v, %+v", got.Version, got.A, got.B)
 	}
@@ -287,7 +411,7 @@ func TestDifferenceJSON(t *testing.T) {
 		t.Errorf("demo has names in\n%s", &text)
 	}
 	e := got.Events[0]
-	if e.Unit != "s" || !same(e.A.Amount, 1) || !same(e.B.Amount, 2.8) || !e.Whole.Significant ||
+	if e.Unit != "s" || !same(e.A.Amount, 1) || !same(e.B.Amount, 2.8) || !e.Whole.ExcludesZero || e.Whole.Significant ||
 		e.By != "image" || len(e.Groups) != 4 || e.Groups[0].Name != "demo" {
 		t.Errorf("%s in %s: %+v and %+v; groups %+v", e.Name, e.Unit, e.A, e.B, e.Groups)
 	}
@@ -297,7 +421,7 @@ func TestDifferenceJSON(t *testing.T) {
 		case "recurse":
 			s := f.Self
 			if by := s.Share; s.A != 250 || s.B != 1500 || f.Total != s || !same(by.Difference, 1500.0/2800-0.25) ||
-				!by.Significant || !same(s.Amount.Difference, 1.25) || by.Low > by.Difference || by.High < by.Difference {
+				!by.ExcludesZero || !same(s.Amount.Difference, 1.25) || by.Low > by.Difference || by.High < by.Difference {
 				t.Errorf("%+v", f)
 			}
 		case "fresh\x1b":
@@ -343,7 +467,7 @@ func TestDifferenceOfNothing(t *testing.T) {
 	}{
 		"other events": {a, b, "no samples of the same event"},
 		"no samples":   {empty(), empty(), "no samples of the same event"},
-		"none in A":    {empty(), example(), "No function has changed by more than chance."},
+		"none in A":    {empty(), example(), "No function differs by more than the error of sampling."},
 	} {
 		for _, write := range []func(io.Writer, *difference.Merged, Difference) error{WriteDifference,
 			WriteDifferenceJSON} {

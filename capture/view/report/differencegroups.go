@@ -64,6 +64,9 @@ func (out *printer) groupChanges(c *pairView, t *table, list []change) {
 		title += " file"
 	}
 	out.line("")
+	if slices.ContainsFunc(list, func(x change) bool { return c.changed(&x) }) {
+		out.single(c)
+	}
 	out.line(out.bold(titles + title))
 	left := 0
 	for i := range list {

@@ -2,35 +2,48 @@ package report
 
 import (
 	"io"
+	"maps"
+	"slices"
 
 	"unspool/capture/output/jsontext"
 	"unspool/capture/profile"
 	"unspool/capture/profile/difference"
 )
 
-// differenceVersion is 2, as `compare A B` wrote other keys before.
-const differenceVersion = 2
+// differenceVersion is 3: in version 2, differences of single runs could be significant. `compare A B` wrote other
+// keys before.
+const differenceVersion = 3
 
-// jsonSide is what one of two recordings is.
+// jsonSide is what the recordings of a side are, together and one by one.
 type jsonSide struct {
 	jsonHeader
-	Depth    float64  `json:"mean_depth"`
-	Unpaired []string `json:"unpaired_events"`
-	Unnamed  []string `json:"unnamed_images"`
+	Runs     []jsonHeader `json:"runs"`
+	Depth    float64      `json:"mean_depth"`
+	Unpaired []string     `json:"unpaired_events"`
+	Unnamed  []string     `json:"unnamed_images"`
 }
 
-// jsonWhole is all samples of an event in one of two recordings.
+// jsonWhole is all samples of an event on a side.
 type jsonWhole struct {
+	Samples uint64         `json:"samples"`
+	Amount  float64        `json:"amount"`
+	Hidden  uint64         `json:"hidden"`
+	Runs    []jsonRunWhole `json:"runs"`
+}
+
+// jsonRunWhole is all samples of an event in a recording.
+type jsonRunWhole struct {
 	Samples uint64  `json:"samples"`
 	Amount  float64 `json:"amount"`
-	Hidden  uint64  `json:"hidden"`
 }
 
 type jsonEstimate struct {
-	Difference  float64 `json:"difference"`
-	Low         float64 `json:"low"`
-	High        float64 `json:"high"`
-	Significant bool    `json:"significant"`
+	Difference   float64 `json:"difference"`
+	Low          float64 `json:"low"`
+	High         float64 `json:"high"`
+	ExcludesZero bool    `json:"excludes_zero"`
+	BetweenRuns  bool    `json:"between_runs"`
+	Significant  bool    `json:"significant"`
 }
 
 type jsonChange struct {
@@ -71,9 +84,12 @@ func WriteDifferenceJSON(w io.Writer, m *difference.Merged, o Difference) error 
 	out.OpenLines('{')
 	out.Field("version", differenceVersion)
 	for side, name := range []string{"a", "b"} {
-		s := jsonSide{Depth: meanDepth(m.Sides[side].Profile), Unpaired: m.Left[side], Unnamed: []string{}}
-		o.File = o.Files[side]
-		if s.jsonHeader = header(m.Sides[side].Profile, o.Options); s.Unpaired == nil {
+		s := jsonSide{Depth: meanDepth(m.Runs[side]), Unpaired: m.Left[side], Unnamed: []string{}}
+		for _, r := range m.Runs[side] {
+			o.File = r.Name
+			s.Runs = append(s.Runs, header(r.Profile, o.Options))
+		}
+		if s.jsonHeader = together(s.Runs); s.Unpaired == nil {
 			s.Unpaired = []string{}
 		}
 		for i := range m.Unnamed {
@@ -101,17 +117,57 @@ func WriteDifferenceJSON(w io.Writer, m *difference.Merged, o Difference) error 
 	return out.Flush()
 }
 
-// meanDepth is how many frames the stacks have.
-func meanDepth(p *profile.Profile) float64 {
-	depth := make([]uint64, len(p.Nodes))
-	for i, n := range p.Nodes[1:] {
-		if depth[i+1] = depth[n.Parent]; p.Frames[n.Frame].Kind != profile.Process {
-			depth[i+1]++
+// together is the header of several recordings of a side: what is counted is added up, and what else there is, is
+// that of the first one.
+func together(runs []jsonHeader) jsonHeader {
+	all := runs[0]
+	all.Notes = slices.Clone(all.Notes)
+	if s := all.Stacks; s != nil {
+		all.Stacks = &jsonStacks{s.Total, s.Complete, s.Joined, maps.Clone(s.Ended)}
+	}
+	for i := range runs[1:] {
+		r := &runs[1+i]
+		all.File += "," + r.File
+		all.Duration += r.Duration
+		all.Samples += r.Samples
+		all.Recorded += r.Recorded
+		all.Threads += r.Threads
+		all.LostRecords += r.LostRecords
+		all.LostSamples += r.LostSamples
+		all.Throttled += r.Throttled
+		all.CPUs = max(all.CPUs, r.CPUs)
+		for _, note := range r.Notes {
+			if !slices.Contains(all.Notes, note) {
+				all.Notes = append(all.Notes, note)
+			}
+		}
+		if all.Stacks == nil || r.Stacks == nil {
+			all.Stacks = nil
+			continue
+		}
+		all.Stacks.Total += r.Stacks.Total
+		all.Stacks.Complete += r.Stacks.Complete
+		all.Stacks.Joined += r.Stacks.Joined
+		for reason, n := range r.Stacks.Ended {
+			all.Stacks.Ended[reason] += n
 		}
 	}
+	return all
+}
+
+// meanDepth is how many frames the stacks have.
+func meanDepth(runs []difference.Run) float64 {
 	var frames, samples uint64
-	for _, s := range p.Samples {
-		frames, samples = frames+depth[s.Node]*s.Count, samples+s.Count
+	for _, p := range runs {
+		depth := make([]uint64, len(p.Nodes))
+		for i, n := range p.Nodes[1:] {
+			if depth[i+1] = depth[n.Parent]; p.Frames[n.Frame].Kind != profile.Process {
+				depth[i+1]++
+			}
+		}
+		for _, s := range p.Samples {
+			frames, samples = frames+depth[s.Node]*s.Count, samples+s.Count
+		}
 	}
 	if samples == 0 {
 		return 0
@@ -134,8 +190,12 @@ func (out *jsonWriter) pair(c *pairView, o *Difference) error {
 	out.Field("name", c.pair.Name)
 	out.Field("unit", c.pair.Unit)
 	for side, name := range []string{"a", "b"} {
-		whole := c.pair.Whole[side]
-		out.Field(name, jsonWhole{whole.Samples, float64(whole.Samples) * whole.Each, c.tree[side].hidden})
+		whole := jsonWhole{Samples: c.pair.Whole[side].Samples, Amount: c.pair.Whole[side].Amount(),
+			Hidden: c.tree[side].hidden}
+		for _, run := range c.pair.Runs[side] {
+			whole.Runs = append(whole.Runs, jsonRunWhole{run.Samples, run.Amount()})
+		}
+		out.Field(name, whole)
 	}
 	out.Field("whole", jsonChangeOf(&c.whole).Amount)
 	numbers := make([]int, len(t.rows)) // of functions, by row
@@ -187,7 +247,7 @@ func (out *jsonWriter) changedTree(c *pairView, t *table, nodes []difference.Del
 
 func jsonChangeOf(c *difference.Delta) jsonChange {
 	of := func(e *difference.Estimate) jsonEstimate {
-		return jsonEstimate{e.Value, e.Low, e.High, e.Significant()}
+		return jsonEstimate{e.Value, e.Low, e.High, e.ExcludesZero(), e.Spread, e.Significant()}
 	}
 	return jsonChange{c.Samples[difference.A], c.Samples[difference.B], of(&c.Share), of(&c.Amount)}
 }

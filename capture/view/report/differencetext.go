@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"unspool/capture/output/human"
+	"unspool/capture/profile"
 	"unspool/capture/profile/difference"
 )
 
@@ -17,12 +18,21 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 	o.settle()
 	o.Width = max(o.Width, narrowest)
 	out := &printer{w: bufio.NewWriter(w), o: o.Options}
+	var profiles []*profile.Profile
 	for side, name := range []string{"A", "B"} {
-		s := m.Sides[side].Profile
-		if out.o.File = o.Files[side]; o.AdviceFor != nil {
-			out.o.Advice = o.AdviceFor(s)
+		runs := m.Runs[side]
+		if o.AdviceFor != nil {
+			out.o.Advice = o.AdviceFor(runs[0].Profile)
 		}
-		out.header(s, s.Sampled(), name)
+		if len(runs) > 1 {
+			out.runs(name, runs)
+		} else {
+			out.o.File = runs[0].Name
+			out.header(runs[0].Profile, runs[0].Sampled(), name)
+		}
+		for _, r := range runs {
+			profiles = append(profiles, r.Profile)
+		}
 	}
 	for side, name := range []string{"A", "B"} {
 		if left := m.Left[side]; len(left) > 0 {
@@ -45,8 +55,7 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 			out.line(out.bold(human.Clean(c.pair.Name)))
 		}
 		out.sum(c)
-		out.field("± is", fmt.Sprintf("%.0f %% for each list as a whole; what may be chance is grey",
-			100*difference.Confidence))
+		out.intervals(m)
 		if err := out.differences(c); err != nil {
 			return err
 		}
@@ -55,8 +64,58 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 		out.line("")
 		out.line("The recordings have no samples of the same event.")
 	}
-	out.notes(m.Sides[difference.A].Profile, m.Sides[difference.B].Profile)
+	out.notes(profiles...)
 	return out.w.Flush()
+}
+
+// runs is the header of several recordings of a side, with a line for each.
+func (out *printer) runs(side string, runs []difference.Run) {
+	out.field(side, fmt.Sprintf("%d recordings", len(runs)))
+	for i, r := range runs {
+		out.origin(r.Profile, r.Sampled())
+		count := human.Plural(r.Count(), "sample")
+		out.field(fmt.Sprintf("%s%d", side, i+1), human.Clean(r.Name)+": "+taken(r.Profile, count))
+		out.field("stacks", stacks(r.Profile))
+	}
+	for _, line := range out.nameless(runs[0].Profile) {
+		out.field("names", human.Clean(line))
+	}
+	for _, r := range runs {
+		for _, note := range r.Notes().Recording {
+			out.once("note", human.Clean(note))
+		}
+	}
+}
+
+// intervals is what the intervals have, and what they do not have.
+func (out *printer) intervals(m *difference.Merged) {
+	list := fmt.Sprintf("%.0f %% for each list as a whole", 100*difference.Confidence)
+	runs := func(side int) int { return len(m.Runs[side]) }
+	if m.Replicated() {
+		out.field("± is", fmt.Sprintf("%s, with the spread between %d runs of A and %d of B; what may be chance is grey",
+			list, runs(difference.A), runs(difference.B)))
+		return
+	}
+	out.field("± is", list+", of the error of sampling alone; what is within it is grey")
+	out.field("runs", fmt.Sprintf("%d of A, %d of B: the spread between runs is in no interval, so that nothing here is "+
+		"called significant. Record each several times: unspool report A1,A2,… B1,B2,…",
+		runs(difference.A), runs(difference.B)))
+}
+
+// beyond is what a row does that is more than its interval allows by chance.
+func (c *pairView) beyond() string {
+	if c.m.Replicated() {
+		return "has changed by more than chance"
+	}
+	return "differs by more than the error of sampling"
+}
+
+// verb is what rows do that are beyond their intervals, in short.
+func (c *pairView) verb() string {
+	if c.m.Replicated() {
+		return "has changed"
+	}
+	return "differs"
 }
 
 // sum returns how much all of an event's samples stand for on both sides.
@@ -65,9 +124,12 @@ func (out *printer) sum(c *pairView) {
 	if !c.timed() {
 		name, quantity = "amount", func(n float64) string { return human.Number(uint64(n)) }
 	}
-	amount := func(side int) float64 { return float64(c.whole.Samples[side]) * c.pair.Whole[side].Each }
-	a, b := amount(difference.A), amount(difference.B)
-	text := fmt.Sprintf("%s → %s, %s", quantity(a), quantity(b), inUnit(&c.whole.Amount))
+	a, b := c.pair.Whole[difference.A].Amount(), c.pair.Whole[difference.B].Amount()
+	of := ""
+	if len(c.m.Runs[difference.A])+len(c.m.Runs[difference.B]) > 2 {
+		of = " a run"
+	}
+	text := fmt.Sprintf("%s → %s%s, %s", quantity(a), quantity(b), of, inUnit(&c.whole.Amount))
 	if a > 0 {
 		text += minus(fmt.Sprintf(" (%+.1f %%)", 100*(b-a)/a))
 	}
@@ -104,7 +166,9 @@ func (out *printer) changeTable(c *pairView, t *table, list []change, title, sec
 	out.line("")
 	if n == 0 {
 		rows = list[:min(len(list), out.o.Top, mostChance)]
-		out.line(fmt.Sprintf("No %s has changed by more than chance. The largest differences:", t.what))
+		out.line(fmt.Sprintf("No %s %s. The largest differences:", t.what, c.beyond()))
+	} else if out.o.By == Function { // else it stands above all tables
+		out.single(c)
 	}
 	if out.o.Width < narrow {
 		second = ""
@@ -140,6 +204,14 @@ func (out *printer) changeTable(c *pairView, t *table, list []change, title, sec
 		out.line(line)
 	}
 	out.rest(c, list, len(rows), n, t.what)
+}
+
+// single says above rows of single runs what is not known of them.
+func (out *printer) single(c *pairView) {
+	if !c.m.Replicated() {
+		out.line(out.cut("These differ by more than the error of sampling. Whether by more than two runs of the same "+
+			"program is not known:", out.o.Width))
+	}
 }
 
 // alone reports whether a row has changed by what it calls alone.
@@ -263,11 +335,13 @@ func (out *printer) shareOf(c *pairView, side int, x *difference.Delta) string {
 	return fmt.Sprintf("%5.1f%%", 100*c.share(side, x))
 }
 
-// tintOf is red for more, blue for less, and dim for what may be chance.
+// tintOf is red for more, blue for less, and dim for what may be chance. What one run a side shows has no colour.
 func tintOf(e *difference.Estimate) string {
 	switch {
-	case !e.Significant():
+	case !e.ExcludesZero():
 		return dim
+	case !e.Significant():
+		return ""
 	case e.Value > 0:
 		return red
 	}

@@ -19,7 +19,7 @@ func (out *printer) differentTree(c *pairView) error {
 	shown := c.shown(list, out.o.PercentLimit)
 	out.line("")
 	if !shown[0] {
-		out.line("No place in the call tree has changed by more than chance.")
+		out.line("No place in the call tree " + c.beyond() + ".")
 		return nil
 	}
 	limit := ""
@@ -27,7 +27,7 @@ func (out *printer) differentTree(c *pairView) error {
 		limit = fmt.Sprintf(" (from %.3g%% up)", out.o.PercentLimit)
 	}
 	titles := out.titles(c, "")
-	out.line(out.bold(titles + out.cut("call tree, where it has changed"+limit, out.o.Width-len(titles))))
+	out.line(out.bold(titles + out.cut("call tree, where it "+c.verb()+limit, out.o.Width-len(titles))))
 	out.grow(v, func(node int32) (kids []int32, others int) {
 		for _, kid := range c.childs[node] {
 			if shown[kid] {
@@ -61,7 +61,7 @@ func (c *pairView) shown(list []difference.Delta, limit float64) []bool {
 	shown := make([]bool, len(list))
 	for node := len(list) - 1; node > 0; node-- { // children come after their parents
 		x := &list[node]
-		if shown[node] = shown[node] || c.significant(x) && 100*c.largest(x) >= limit; shown[node] {
+		if shown[node] = shown[node] || c.differs(x) && 100*c.largest(x) >= limit; shown[node] {
 			shown[c.tree[0].nodes[node].Parent] = true
 		}
 	}

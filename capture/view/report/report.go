@@ -201,33 +201,8 @@ func (out *printer) once(name, value string) {
 // header returns what was recorded; the first line, the file's name, has a name of its own.
 func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 	out.field(file, human.Clean(out.o.File))
-	var words []string
-	for _, arg := range p.Command {
-		words = append(words, quote(arg))
-	}
-	out.once("command", human.Clean(strings.Join(words, " ")))
-	out.field("recorded", p.When())
-	out.once("host", human.Clean(
-		strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
-	var names []string
-	for _, event := range sampled {
-		names = append(names, p.Events[event].Name)
-	}
-	out.once("events", human.Clean(strings.Join(names, ", ")))
-	samples := fmt.Sprintf("%s of %s", human.Number(p.Count()), human.Plural(uint64(len(p.Threads)), "thread"))
-	if p.Duration > 0 {
-		samples += " in " + human.Duration(p.Duration)
-	}
-	if lost := p.Lost(); lost > 0 {
-		samples += fmt.Sprintf(", %s lost", human.Number(lost))
-	} else {
-		samples += ", none lost"
-	}
-	if p.Throttled > 0 {
-		samples += fmt.Sprintf(", throttled %s", human.Plural(p.Throttled, "time"))
-	}
-	out.once("only", human.Clean(out.o.Filter))
-	out.field("samples", samples)
+	out.origin(p, sampled)
+	out.field("samples", taken(p, human.Number(p.Count())))
 	if len(sampled) == 1 {
 		out.whole(p, sampled[0])
 	}
@@ -241,6 +216,41 @@ func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 	for _, note := range p.Notes().Recording {
 		out.field("note", human.Clean(note))
 	}
+}
+
+// origin returns what was recorded where, as far as the recording before was of something else.
+func (out *printer) origin(p *profile.Profile, sampled []int32) {
+	var words []string
+	for _, arg := range p.Command {
+		words = append(words, quote(arg))
+	}
+	out.once("command", human.Clean(strings.Join(words, " ")))
+	out.field("recorded", p.When())
+	out.once("host", human.Clean(
+		strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
+	var names []string
+	for _, event := range sampled {
+		names = append(names, p.Events[event].Name)
+	}
+	out.once("events", human.Clean(strings.Join(names, ", ")))
+	out.once("only", human.Clean(out.o.Filter))
+}
+
+// taken returns how many samples there are, in words, in which time, and how many were lost.
+func taken(p *profile.Profile, count string) string {
+	samples := fmt.Sprintf("%s of %s", count, human.Plural(uint64(len(p.Threads)), "thread"))
+	if p.Duration > 0 {
+		samples += " in " + human.Duration(p.Duration)
+	}
+	if lost := p.Lost(); lost > 0 {
+		samples += fmt.Sprintf(", %s lost", human.Number(lost))
+	} else {
+		samples += ", none lost"
+	}
+	if p.Throttled > 0 {
+		samples += fmt.Sprintf(", throttled %s", human.Plural(p.Throttled, "time"))
+	}
+	return samples
 }
 
 // whole returns what 100 % of an event's samples are, and of which programs.

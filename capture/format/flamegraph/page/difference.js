@@ -1,6 +1,6 @@
 'use strict';
 
-// DifferenceGraph is a flame graph whose frames are coloured by how much they differ, grey for what may be chance.
+// DifferenceGraph is a flame graph whose frames are coloured by how much they differ, grey for what may be the error of sampling.
 class DifferenceGraph extends FlameGraph {
   colours() {
     super.colours();
@@ -10,7 +10,7 @@ class DifferenceGraph extends FlameGraph {
 
   fill(_, node) {
     const e = this.tree.change(node).by(this.by);
-    return this.style.difference[STEPS.length + (e.significant ? step(e.value / this.scale) : 0)];
+    return this.style.difference[STEPS.length + (e.excludesZero ? step(e.value / this.scale) : 0)];
   }
 }
 
@@ -25,7 +25,7 @@ function withError(e, scale = 1) {
 // inOne reports whether only one recording has a function: it was added, or is gone.
 const inOne = c => !c.total.samples[0] || !c.total.samples[1];
 
-const tint = e => !e.significant ? 'chance' : e.value > 0 ? 'more' : 'less';
+const tint = e => !e.excludesZero ? 'chance' : e.value > 0 ? 'more' : 'less';
 
 // DifferencePage shows two recordings as one graph.
 class DifferencePage extends Page {
@@ -90,9 +90,9 @@ class DifferencePage extends Page {
   // which difference it is sorted, as 'unspool report' does.
   why(c) {
     const self = this.decides(c.self), total = this.decides(c.total);
-    if (total.significant && inOne(c)) return {rank: 0, by: total};
-    if (self.significant) return {rank: 0, by: self};
-    if (total.significant) return {rank: 1, by: total};
+    if (total.excludesZero && inOne(c)) return {rank: 0, by: total};
+    if (self.excludesZero) return {rank: 0, by: self};
+    if (total.excludesZero) return {rank: 1, by: total};
     return {rank: 2, by: Math.abs(self.value) >= Math.abs(total.value) ? self : total};
   }
 
@@ -123,13 +123,13 @@ class DifferencePage extends Page {
     this.sum();
     const most = Math.max(0, ...others.map(c => Math.max(size(c.self), size(c.total))));
     const limit = !this.amounts ? `${(100 * most).toFixed(1)} points` : this.pair().unit === 's' ? `${most.toFixed(2)} s` : number(Math.round(most));
-    const text = !changed.length ? `No function has changed by more than chance. The largest of ${number(others.length)} differences are shown.` :
+    const text = !changed.length ? `No function differs by more than the error of sampling. The largest of ${number(others.length)} differences are shown.` :
       others.length ? `${number(others.length)} ${others.length === 1 ? 'function' : 'functions'} may differ by chance, by up to ${limit}` : '';
     $('rest').replaceChildren(element('span', '', text));
     const few = 8;
     $('changes').classList.toggle('short', shown.length > few + 2);
     if (shown.length <= few + 2) return;
-    const button = element('button', '', `All ${number(changed.length)} that have changed`);
+    const button = element('button', '', `All ${number(changed.length)} that differ`);
     button.addEventListener('click', () => { $('changes').classList.remove('short'); button.remove(); });
     $('rest').prepend(button);
   }

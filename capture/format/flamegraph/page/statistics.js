@@ -1,9 +1,9 @@
 'use strict';
 
-// Which differences between two recordings are more than chance. Package difference has the same in Go, and says what it assumes.
+// Which differences between two recordings are more than the error of sampling. Package difference has the same in Go, and says what it assumes.
 
 const CONFIDENCE = 0.95; // of all differences of a list together
-const FEWEST = 10; // samples of both, of what is judged: the rest is never significant
+const FEWEST = 10; // samples of both, of what is judged: the rest always has zero in its interval
 const BLOCKS = 128; // parts of the time, to see what comes in bursts
 
 // tail is the share of a normal distribution above z, which is at least 1 (its continued fraction).
@@ -43,7 +43,7 @@ function between(a, b, judged) {
   const value = b.value - a.value;
   let low = value - Math.hypot(b.value - b.low, a.high - a.value), high = value + Math.hypot(b.high - b.value, a.value - a.low);
   if (!judged) [low, high] = [Math.min(low, 0), Math.max(high, 0)];
-  return {low, value, high, error: value < 0 ? high - value : value - low, significant: low > 0 || high < 0};
+  return {low, value, high, error: value < 0 ? high - value : value - low, excludesZero: low > 0 || high < 0};
 }
 
 // Side is the tree with what is counted of one of two recordings, whose event and times are its own. It is so many seconds long.
@@ -112,8 +112,8 @@ class Change {
     this.estimate(() => [1, 1]);
   }
 
-  // by is the difference of 'share' or 'amount', as far as that says whether it is significant.
-  by(what) { return this[what].significant ? this.exactly()[what] : this[what]; }
+  // by is the difference of 'share' or 'amount', as far as that says whether its interval excludes zero.
+  by(what) { return this[what].excludesZero ? this.exactly()[what] : this[what]; }
 
   // exactly finds the intervals, where these are shown.
   exactly() {
