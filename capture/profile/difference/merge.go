@@ -24,7 +24,8 @@ type Run struct {
 
 // Merged is the recordings of both sides as one profile: frames of the same name, image's name and kind are one
 // frame, and equal stacks are one stack. A compiler's copies of a C++ function are that function, as another compiler
-// may make others. Its events are those of Pairs, two for each.
+// may make others; and one that is inlined in some places and called in others is one function, marked as inlined
+// where all are. Its events are those of Pairs, two for each.
 type Merged struct {
 	*profile.Profile
 	Pairs []Pair
@@ -88,6 +89,7 @@ type merger struct {
 	frames map[profile.Frame]int32
 	fold   map[string]fold // by image
 	folded map[int32]bool  // frames that stand for several functions: one that calls itself is one place
+	called map[int32]bool  // frames of functions that are inlined in some places at most; false for those that are in all
 	stacks map[profile.Node]int32
 	of     map[profile.Thread]int32
 }
@@ -100,7 +102,7 @@ func Merge(a, b []Run, o Options) (*Merged, error) {
 			collected: make(map[int][sides][]*series),
 		},
 		Options: o, names: alike(a, b), images: make(map[string]int32),
-		fold: make(map[string]fold), folded: make(map[int32]bool), frames: make(map[profile.Frame]int32),
+		fold: make(map[string]fold), folded: make(map[int32]bool), called: make(map[int32]bool), frames: make(map[profile.Frame]int32),
 		stacks: make(map[profile.Node]int32), of: make(map[profile.Thread]int32),
 	}
 	for _, runs := range m.Runs {
@@ -125,6 +127,9 @@ func Merge(a, b []Run, o Options) (*Merged, error) {
 			m.addNodes(side, run, o.Processes && len(all) > 1)
 		}
 		m.addSamples(side)
+	}
+	for frame, called := range m.called {
+		m.Frames[frame].Inlined = !called
 	}
 	return m.Merged, nil
 }
@@ -286,7 +291,7 @@ func (m *merger) addNodes(side, run int, processes bool) {
 // frame is the merged frame of a run's.
 func (m *merger) frame(side int, r *Run, f *profile.Frame) int32 {
 	key := profile.Frame{
-		Name: f.Plain(), Kind: f.Kind, Known: f.Known, Inlined: f.Inlined,
+		Name: f.Plain(), Kind: f.Kind, Known: f.Known, Inlined: f.Inlined && !f.Known,
 		Image: m.image(&r.Images[f.Image], m.names[side]),
 	}
 	if f.Kind == profile.Process {
@@ -297,7 +302,11 @@ func (m *merger) frame(side int, r *Run, f *profile.Frame) int32 {
 	}
 	image := m.Images[key.Image].Name
 	if !m.fold[image].has(f) {
-		return m.intern(key)
+		at := m.intern(key)
+		if f.Known {
+			m.called[at] = m.called[at] || !f.Inlined
+		}
+		return at
 	}
 	at := m.intern(profile.Frame{Name: label(image), Kind: f.Kind, Image: key.Image})
 	m.folded[at] = true

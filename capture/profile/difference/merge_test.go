@@ -305,3 +305,30 @@ func TestCopiesAreTheirFunction(t *testing.T) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
+
+// A function that is inlined in one build, or in some of its callers, is one function.
+func TestInlinedFunctionsAreOne(t *testing.T) {
+	a := newStacks().add("app", 0, 7, "main", "/app", "called", "/app").
+		add("app", 0, 5, "main", "/app", "always", "/app")
+	b := newStacks().add("app", 0, 3, "main", "/app", "called", "/app").
+		add("app", 0, 2, "main", "/app", "always", "/app").add("app", 0, 1, "main", "/app")
+	inline := func(s *stacks, names ...string) {
+		for i := range s.Frames {
+			f := &s.Frames[i]
+			f.Addr = 0
+			f.Inlined = slices.Contains(names, f.Name)
+		}
+	}
+	inline(a, "always")
+	inline(b, "always", "called")
+	m := merged(t, a.recording(), b.recording())
+	want := map[string][2]uint64{"main app": {12, 6}, "called app": {7, 3}, "always app": {5, 2}}
+	if got := total(t, m, 0); !maps.Equal(got, want) || len(m.Nodes) != 4 {
+		t.Errorf("%v in %d nodes, want %v", got, len(m.Nodes), want)
+	}
+	for i := range m.Frames {
+		if f := &m.Frames[i]; f.Inlined != (f.Name == "always") {
+			t.Errorf("%+v", f)
+		}
+	}
+}
