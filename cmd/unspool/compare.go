@@ -37,7 +37,12 @@ type compareFlags struct {
 	by        []string
 	sort      string
 	comms     []string
+	builds    bool
+	rounds    positive
 	nameFlags
+
+	commands [2]string // of builds
+	passed   []string  // options that are those of record, as typed
 
 	least, most []limit
 	rows        []compare.RowsBy
@@ -63,19 +68,32 @@ func compareCommand(status *int) *cobra.Command {
 	// 64 KiB a sample fill the usual ring in an eighth of a second.
 	f := compareFlags{recordFlags: recordFlags{stackSize: perfring.MaxStackSize, ring: "64M"}}
 	c := &cobra.Command{
-		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE",
-		Short: "Compare frame-pointer stacks with DWARF stacks, on the same samples",
+		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE | --builds 'A' 'B'",
+		Short: "Compare frame-pointer stacks with DWARF stacks, or the times of two builds",
 		Long: `Say in one sentence how many stacks are usable with frame pointers and how many
 show a call that never was, and which package is to blame.
 Each sample carries both answers: the kernel's walk along frame pointers, and the
 stack as its unwind tables have it. FILE is a recording with raw stacks, of
 'perf record --call-graph dwarf'. See 'unspool report A B' for two recordings.
 
+With --builds, run two command lines by turns, each by sh -c, until it is known to
+±0.5 % by how much their CPU times differ, and say in which functions.
+
 No recording is kept, only the result is printed.`,
 		Example: `  unspool compare -- ./program
   unspool compare -a -d 60 --html report.html
-  unspool compare --fail-under usable=90 --fail-over false=5 -- make check`,
+  unspool compare --fail-under usable=90 --fail-over false=5 -- make check
+  unspool compare --builds './old -n 10' './new -n 10' --rounds 20`,
 		Args: func(c *cobra.Command, args []string) error {
+			if f.builds {
+				if err := f.buildArgs(c, args); err != nil {
+					return &usageError{"unspool compare", err}
+				}
+				return nil
+			}
+			if f.rounds > 0 {
+				return &usageError{"unspool compare", errors.New("--rounds needs --builds")}
+			}
 			files := f.files(c, args)
 			switch {
 			case len(files) == 2:
@@ -95,6 +113,9 @@ No recording is kept, only the result is printed.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if f.builds {
+				return f.compareBuilds()
+			}
 			under, failed, err := f.compare(f.files(c, args), args)
 			if *status = failed; under {
 				*status = statusUnder
@@ -118,6 +139,9 @@ No recording is kept, only the result is printed.`,
 	fl.StringSliceVar(&f.comms, "comm", nil,
 		"only threads called `NAME`, which may be a pattern like 'cc1*', or several, NAME,NAME…")
 	refuseEmpty(fl, "by", "sort", "comm")
+	fl.BoolVar(&f.builds, "builds", false,
+		"compare the times of two builds at the same work: 'A' and 'B' are command lines for sh -c")
+	fl.Var(&f.rounds, "rounds", "of builds: end after `N` rounds at the latest")
 	f.nameFlags.add(c)
 	f.color.add(c)
 	addWide(fl, &f.wide)

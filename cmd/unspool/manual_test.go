@@ -32,7 +32,8 @@ func TestHelpOfJSON(t *testing.T) {
 	statistics, text, _ := strings.Cut(text, "\nREPORT")
 	reports, comparisons, ok := strings.Cut(text, "\nCOMPARISON OF TWO WAYS")
 	comparisons, checks, found := strings.Cut(comparisons, "\nCALLERS CHECKED AGAINST")
-	if !ok || !found {
+	comparisons, built, times := strings.Cut(comparisons, "\nTIMES OF TWO BUILDS")
+	if !ok || !found || !times {
 		t.Fatal("a section is missing")
 	}
 
@@ -64,6 +65,12 @@ func TestHelpOfJSON(t *testing.T) {
 		keys = append(keys, c.Key())
 	}
 	explains(t, "COMPARISON", comparisons, keys)
+
+	keys = keysOfType(reflect.TypeFor[builtTwice]())
+	explains(t, "BUILDS", built, slices.DeleteFunc(keys, func(key string) bool {
+		return key != "difference" && slices.Contains(keysOfType(reflect.TypeFor[differed]()), key) &&
+			!slices.Contains([]string{"a", "b", "confidence", "low", "high", "excludes_zero", "runs"}, key)
+	}))
 
 	written.Reset()
 	edges := check.Result{Wrong: []check.Wrong{{}}}

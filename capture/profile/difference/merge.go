@@ -102,7 +102,8 @@ func Merge(a, b []Run, o Options) (*Merged, error) {
 			collected: make(map[int][sides][]*series),
 		},
 		Options: o, names: alike(a, b), images: make(map[string]int32),
-		fold: make(map[string]fold), folded: make(map[int32]bool), called: make(map[int32]bool), frames: make(map[profile.Frame]int32),
+		fold: make(map[string]fold), folded: make(map[int32]bool), called: make(map[int32]bool),
+		frames: make(map[profile.Frame]int32),
 		stacks: make(map[profile.Node]int32), of: make(map[profile.Thread]int32),
 	}
 	for _, runs := range m.Runs {

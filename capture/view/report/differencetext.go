@@ -71,12 +71,15 @@ func WriteDifference(w io.Writer, m *difference.Merged, o Difference) error {
 // runs is the header of several recordings of a side, with a line for each.
 func (out *printer) runs(side string, runs []difference.Run) {
 	out.field(side, fmt.Sprintf("%d recordings", len(runs)))
+	out.command(runs[0].Profile)
+	out.origin(runs[0].Profile, runs[0].Sampled())
+	var profiles []*profile.Profile
 	for i, r := range runs {
-		out.origin(r.Profile, r.Sampled())
+		profiles = append(profiles, r.Profile)
 		count := human.Plural(r.Count(), "sample")
 		out.field(fmt.Sprintf("%s%d", side, i+1), human.Clean(r.Name)+": "+taken(r.Profile, count))
-		out.field("stacks", stacks(r.Profile))
 	}
+	out.field("stacks", stacks(profiles...))
 	for _, line := range out.nameless(runs[0].Profile) {
 		out.field("names", human.Clean(line))
 	}

@@ -201,6 +201,8 @@ func (out *printer) once(name, value string) {
 // header returns what was recorded; the first line, the file's name, has a name of its own.
 func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 	out.field(file, human.Clean(out.o.File))
+	out.command(p)
+	out.field("recorded", p.When())
 	out.origin(p, sampled)
 	out.field("samples", taken(p, human.Number(p.Count())))
 	if len(sampled) == 1 {
@@ -218,14 +220,17 @@ func (out *printer) header(p *profile.Profile, sampled []int32, file string) {
 	}
 }
 
-// origin returns what was recorded where, as far as the recording before was of something else.
-func (out *printer) origin(p *profile.Profile, sampled []int32) {
+// command returns the command that was recorded, unless it is that of the recording before.
+func (out *printer) command(p *profile.Profile) {
 	var words []string
 	for _, arg := range p.Command {
 		words = append(words, quote(arg))
 	}
 	out.once("command", human.Clean(strings.Join(words, " ")))
-	out.field("recorded", p.When())
+}
+
+// origin returns on which host events were recorded, and which, unless it is that of the recording before.
+func (out *printer) origin(p *profile.Profile, sampled []int32) {
 	out.once("host", human.Clean(
 		strings.Join(strings.Fields(strings.Join([]string{p.Hostname, p.OSRelease, p.Arch}, " ")), " ")))
 	var names []string
@@ -261,12 +266,14 @@ func (out *printer) whole(p *profile.Profile, event int32) {
 	}
 }
 
-// outcomes counts the user stacks by why they end, as far as the recording says.
-func outcomes(p *profile.Profile) (stacks uint64, ended map[profile.End]uint64) {
+// outcomes counts the user stacks by why they end, as far as the recordings say.
+func outcomes(profiles ...*profile.Profile) (stacks uint64, ended map[profile.End]uint64) {
 	var by [math.MaxUint8 + 1]uint64
-	for i := range p.Samples {
-		s := &p.Samples[i]
-		by[s.End] += s.Count
+	for _, p := range profiles {
+		for i := range p.Samples {
+			s := &p.Samples[i]
+			by[s.End] += s.Count
+		}
 	}
 	ended = make(map[profile.End]uint64)
 	for end, n := range by {
@@ -278,10 +285,10 @@ func outcomes(p *profile.Profile) (stacks uint64, ended map[profile.End]uint64) 
 	return stacks, ended
 }
 
-// stacks returns how many user stacks are complete, and why the others are not; "" if the recording does not
+// stacks returns how many user stacks are complete, and why the others are not; "" if the recordings do not
 // have that.
-func stacks(p *profile.Profile) string {
-	all, ended := outcomes(p)
+func stacks(profiles ...*profile.Profile) string {
+	all, ended := outcomes(profiles...)
 	if all == 0 {
 		return ""
 	}
