@@ -72,7 +72,7 @@ func isServed(fd int) bool {
 
 // unreadable closes a descriptor of a file, and returns one that stands for the file.
 func (s *server) unreadable(fd int) (path int, err error) {
-	defer unix.Close(fd)
+	defer s.closer.close(fd)
 	if err := s.handOut(fd); err != nil {
 		return -1, err
 	}
@@ -165,8 +165,34 @@ func (l *listener) contents(r *request, fd int) {
 		all = make([]byte, r.end-r.start)
 		all, err = readUpTo(file, all, int64(r.start))
 	}
-	unix.Close(file) // before the answer: who has that may ask over this line again
+	l.closer.close(file)
 	l.bytes(all, err)
+}
+
+// A closer closes files of servers on a goroutine of its own, one after the other, as that can mean to wait for a
+// server: the file was opened and read all the same, and its answer does not wait.
+type closer struct {
+	begin sync.Once
+	queue chan int
+}
+
+// mostClosing is how many files wait to be closed. Whoever has one more waits itself: so few descriptors are taken.
+const mostClosing = 32
+
+func (c *closer) close(fd int) {
+	c.begin.Do(func() {
+		c.queue = make(chan int, mostClosing)
+		go func() {
+			for fd := range c.queue {
+				unix.Close(fd)
+			}
+		}()
+	})
+	select {
+	case c.queue <- fd:
+	default:
+		unix.Close(fd)
+	}
 }
 
 // readUpTo reads from an offset of a file until its end, or until buf is full.

@@ -61,7 +61,8 @@ type server struct {
 	files     shares // of the users in what is under way for files
 	reads     shares // likewise, for texts and memory
 	handedOut files  // of servers, with names of generated code
-	command   int    // PID of the child that becomes a command, or has; 0 for none
+	closer    closer
+	command   int // PID of the child that becomes a command, or has; 0 for none
 	ended     chan struct{}
 	granted   chan struct{} // closed when nothing more is asked for of what is granted
 }
@@ -407,7 +408,7 @@ func (l *listener) file(r *request) answer {
 	if err == nil {
 		refused := l.handsOut(fd)
 		if refused != nil && !(r.end > r.start && l.processes.MapsAsCode(r.pid, r.start, r.end, fd)) {
-			unix.Close(fd)
+			l.closer.close(fd)
 			err = refused
 		}
 	}
