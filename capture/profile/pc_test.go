@@ -36,9 +36,9 @@ const neighbours = `
 	.section .note.GNU-stack,"",@progbits
 `
 
-// TestAddressesOfFrames has the functions of addresses in callchains. An interrupted PC is the address of
-// the next instruction: at the first byte of a function it belongs to that function. A return address is
-// behind a call, which may be the last instruction of its function.
+// TestAddressesOfFrames looks at the functions of addresses in callchains. An interrupted PC is the address of the next
+// instruction: at the first byte of a function it belongs to that function. A return address is behind a call, which
+// may be the last instruction of its function.
 func TestAddressesOfFrames(t *testing.T) {
 	dir := t.TempDir()
 	source, library, kallsyms := filepath.Join(dir, "a.s"), filepath.Join(dir, "a.so"), filepath.Join(dir,

@@ -37,7 +37,7 @@ func TestPlantingKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestPlantingFails has the tree fail at once, and at the end: the one who reads is told, and does not wait.
+// TestPlantingFails makes the tree fail at once, or at the end. The reader gets the error, and does not wait.
 func TestPlantingFails(t *testing.T) {
 	for _, good := range []int{0, 5*batchSize + 1} {
 		full, n := errors.New("no space left"), 0

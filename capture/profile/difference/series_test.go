@@ -60,7 +60,7 @@ func merged(t testing.TB, a, b Run) *Merged {
 	return m
 }
 
-// byName has the changes of functions, by themselves.
+// byName returns the changes of the functions' own samples, by name.
 func byName(t testing.TB, m *Merged) map[string]Delta {
 	t.Helper()
 	lists, err := m.Changes(0, Rows{N: len(m.Frames), Of: func(_, leaf int32, add func(int32)) {
