@@ -53,7 +53,7 @@ func TestNamesOfGeneratedCode(t *testing.T) {
 				t.Fatal(err)
 			}
 			data := filepath.Join(t.TempDir(), "perf.data")
-			run(t, "perf", "record", "-q", "-B", "-N", "-o", data, "-c", "1", "-g", "-k", "mono",
+			run(t, "perf", "record", "-q", "-B", "-N", "-m", "16M", "-o", data, "-c", "1", "-g", "-k", "mono",
 				"-e", "page-faults:u", "--", "node", "--always-sparkplug", c.option, "fib.js")
 			p := load(t, data)
 			t.Cleanup(func() { // the map stays where it was written
@@ -63,7 +63,7 @@ func TestNamesOfGeneratedCode(t *testing.T) {
 			})
 			n, f := named(p, "fib ")
 			if n < 1900 { // of 2000; the other samples are from the start of node
-				t.Fatalf("%d of %d samples are in fib; %q", n, p.Count(), p.Problems)
+				t.Fatalf("%d of %d samples are in fib, %d were lost; %q", n, p.Count(), p.Lost(), p.Problems)
 			}
 			if f.Kind != JIT || !f.Known || !strings.Contains(f.Name, "fib.js") {
 				t.Errorf("%+v", f)
