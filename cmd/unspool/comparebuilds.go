@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,6 +90,9 @@ func (f *compareFlags) compareBuilds() error {
 	if err != nil {
 		return err
 	}
+	if r.Recorded = len(files[builds.A]); r.Recorded == 0 {
+		return errors.New("asked to end before both commands were over: there is nothing to compare")
+	}
 	ctx, stop := untilInterrupted()
 	defer stop()
 	if !f.json {
@@ -115,54 +119,51 @@ func (f *compareFlags) runRounds(r *builds.Result, folder string) (files [2][]st
 	defer stop()
 	line := f.statusLine()
 	defer line.clear()
-	for ctx.Err() == nil && !r.Rounds.Enough() && (f.rounds == 0 || len(r.Rounds) < int(f.rounds)) {
+	for !r.Rounds.Enough() && (f.rounds == 0 || len(r.Rounds) < int(f.rounds)) {
 		n := len(r.Rounds)
 		turns := [2]int{builds.First(n), 1 - builds.First(n)}
 		if line.terminal {
-			state := fmt.Sprintf("round %d", n+1)
-			if n > 1 { // only how precise it is: whoever ends it because of what it says gets what they want to see
-				cpu := r.Rounds.CPU()
-				state += fmt.Sprintf("  CPU time ±%.1f %%", 100*(cpu.High-cpu.Low)/2)
-			}
-			line.show(state + "  Ctrl-C ends")
+			line.show(stateOf(r.Rounds))
 		}
 		if n < mostRecorded {
-			var paths [2]string
+			paths := [2]string{filepath.Join(folder, fmt.Sprintf("A%d", n+1)), filepath.Join(folder, fmt.Sprintf("B%d", n+1))}
 			for _, build := range turns {
-				paths[build] = filepath.Join(folder, fmt.Sprintf("%c%d", 'A'+build, n+1))
-				if err = f.recordBuild(ctx, build, paths[build]); err != nil {
-					break
+				if err := f.recordBuild(ctx, build, paths[build]); err != nil {
+					return files, unlessAsked(ctx, err)
 				}
-			}
-			if ctx.Err() != nil {
-				break
-			}
-			if err != nil {
-				return files, err
 			}
 			for build, path := range paths {
 				files[build] = append(files[build], path)
 			}
-			r.Recorded++
 		}
 		var round builds.Round
 		for _, build := range turns {
 			if round[build], err = f.timeBuild(ctx, build); err != nil {
-				break
+				return files, unlessAsked(ctx, err)
 			}
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			return files, err
 		}
 		r.Rounds = append(r.Rounds, round)
 	}
-	if r.Recorded == 0 {
-		return files, errors.New("asked to end before both commands were over: there is nothing to compare")
-	}
 	return files, nil
+}
+
+// stateOf is what the status line shows: only how precise the rounds are. Whoever ends them because of what they say
+// gets what they want to see.
+func stateOf(rounds builds.Rounds) string {
+	state := fmt.Sprintf("round %d", len(rounds)+1)
+	if len(rounds) > 1 {
+		cpu := rounds.CPU()
+		state += fmt.Sprintf("  CPU time ±%.1f %%", 100*(cpu.High-cpu.Low)/2)
+	}
+	return state + "  Ctrl-C ends"
+}
+
+// unlessAsked is an error of a command, nil if somebody has asked to end: that has ended the command.
+func unlessAsked(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // recordBuild records a command as record does, in a process of its own.
@@ -172,13 +173,13 @@ func (f *compareFlags) recordBuild(ctx context.Context, build int, path string) 
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Args[0] = os.Args[0]
 	_, err := runMeasured(cmd, syscall.SIGINT)
-	return f.failed(build, "recorded", err)
+	return f.failed(build, "recorded", cmp.Or(ctx.Err(), err)) // one that is asked to end may end well
 }
 
 // timeBuild runs a command and measures it.
 func (f *compareFlags) timeBuild(ctx context.Context, build int) (builds.Used, error) {
 	used, err := runMeasured(exec.CommandContext(ctx, "sh", "-c", f.commands[build]), syscall.SIGTERM)
-	return used, f.failed(build, "run", err)
+	return used, f.failed(build, "run", cmp.Or(ctx.Err(), err))
 }
 
 // runMeasured runs a command to its end, or ends it and its children by a signal. Its output is not shown, its errors
