@@ -144,7 +144,7 @@ func child(t testing.TB, parent int, word string) (pid int) {
 const hangsFor = time.Minute
 
 // TestRecordingEndsWhileAFileHangs records a program whose file's server does not answer: the recording ends
-// in time, and its process with it, and says which file it was.
+// in time, and its process with it, and says which file it was. A file that hangs only when it is closed is read.
 func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -170,8 +170,8 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 			late := time.AfterFunc(hangsFor, func() { server.Be(t, fusetest.Answer) })
 			defer late.Stop()
 			dir := t.TempDir()
-			r, control := startControlled(t, dir, slices.Concat([]string{"record", option, "-o", "perf.data"},
-				programs.Faults(), []string{"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, beside.Process.Pid)})...)
+			r, control := startControlled(t, dir, slices.Concat([]string{"record", option, "-o", "perf.data", "--stats",
+				"stats.json"}, programs.Faults(), []string{"-p", fmt.Sprintf("%d,%d", hung.Process.Pid, beside.Process.Pid)})...)
 			control("enable")
 			hung.Continue()
 			beside.Continue()
@@ -193,8 +193,11 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 			server.Be(t, fusetest.Answer)
 			// The kernel drops the pages of a file that is opened again: the program may wait for them, too.
 			want := 1
-			if samplesOfProcess(t, filepath.Join(dir, "perf.data"), hung.Process.Pid) == 0 {
+			if mode == fusetest.HangClose || samplesOfProcess(t, filepath.Join(dir, "perf.data"), hung.Process.Pid) == 0 {
 				want = 0
+			}
+			if st := statsIn(t, dir); mode == fusetest.HangClose && st.Unwind.Complete != st.Samples.User {
+				t.Errorf("%d of %d stacks are complete", st.Unwind.Complete, st.Samples.User)
 			}
 			if named := strings.Count(e.stderr, path+": not read"); e.status != 0 || named != want {
 				t.Errorf("status %d, the file is named %d times:\n%s", e.status, named, e.stderr)
@@ -207,7 +210,8 @@ func TestRecordingEndsWhileAFileHangs(t *testing.T) {
 }
 
 // TestRecordingEndsWhileADebugFileHangs records a program with a debug file whose server does not answer any
-// more: the recording ends in time, and its process with it. Where it answers, the stacks are complete.
+// more: the recording ends in time, and its process with it. Where it answers, or hangs only when the file is closed,
+// the stacks are complete.
 func TestRecordingEndsWhileADebugFileHangs(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -224,8 +228,9 @@ func TestRecordingEndsWhileADebugFileHangs(t *testing.T) {
 			server, dir := fusetest.Show(t, files), t.TempDir()
 			stripped := filepath.Join(dir, "plain")
 			output(t, "", "objcopy", "--strip-all", "--add-gnu-debuglink="+debug, program, stripped)
-			answers, served := mode == fusetest.Answer, filepath.Join(server.Dir, "plain.debug")
-			if answers { // how soon a server answers is another matter
+			isRead := mode == fusetest.Answer || mode == fusetest.HangClose
+			served := filepath.Join(server.Dir, "plain.debug")
+			if mode == fusetest.Answer { // how soon a server answers is another matter
 				served = debug
 			}
 			if err := os.Symlink(served, stripped+".debug"); err != nil {
@@ -248,10 +253,10 @@ func TestRecordingEndsWhileADebugFileHangs(t *testing.T) {
 			if e.status != 0 || st.Samples.User < counted {
 				t.Errorf("status %d, %d samples\n%s", e.status, st.Samples.User, e.stderr)
 			}
-			if by := st.Unwind.CompleteBy["cfi"]; answers && by < counted {
+			if by := st.Unwind.CompleteBy["cfi"]; isRead && by < counted {
 				t.Errorf("%d of %d stacks are complete by CFI\n%s", by, st.Samples.User, e.stderr)
 			}
-			if said := strings.Contains(e.stderr, "debug file of "+stripped+": not read"); said == answers {
+			if said := strings.Contains(e.stderr, "debug file of "+stripped+": not read"); said == isRead {
 				t.Errorf("it is said that the debug file was not read: %v\n%s", said, e.stderr)
 			}
 		})
