@@ -154,8 +154,10 @@ func TestLiveUnwinder(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := unwindsFaults(t, sysprofd.Options{StackSize: 61440, Kallsyms: kallsyms}, p)
-	p.tell(fmt.Sprintf("%d %d", counted, depth))
-	untilSampled(t, r, p.pid, counted)
+	for n := 5; n <= counted; n += 5 { // with the pages of its stack, all of them at once would fill a ring
+		p.tell(fmt.Sprintf("5 %d", depth))
+		untilSampled(t, r, p.pid, n)
+	}
 	ends(t, r, r.EndAndRead())
 
 	h, err := r.Header()
@@ -434,16 +436,23 @@ func TestLiveUnwinderEnds(t *testing.T) {
 	t.Run("by the eventfd, with a reader that does not read", func(t *testing.T) {
 		r := unwinds(t, sysprofd.Options{})
 		r.Pause()
-		waiting, same := 0, 0 // each frame takes a page of the pipe, however short it is
-		lane.Eventually(t, "a full pipe", func() bool {
-			if n := r.Waiting(); n != waiting || n == 0 {
-				waiting, same = n, 0
-			}
-			same++
-			return same > 200
-		})
+		untilFull(t, r)
 		r.Resume()
 		ends(t, r, r.EndAndRead())
+	})
+}
+
+// untilFull waits until the pipe of a helper whose reader has paused takes nothing more. How much that is depends on
+// what is in it: each frame takes a page at least, however short it is.
+func untilFull(t *testing.T, r *sysprofd.Recording) {
+	t.Helper()
+	waiting, same := 0, 0
+	lane.Eventually(t, "a full pipe", func() bool {
+		if n := r.Waiting(); n != waiting || n == 0 {
+			waiting, same = n, 0
+		}
+		same++
+		return same > 200
 	})
 }
 
@@ -502,7 +511,7 @@ func TestLiveUnwinderWithASlowReader(t *testing.T) {
 	for range waiting / 5 {
 		p.tell(fmt.Sprintf("5 %d", frames))
 	}
-	lane.Eventually(t, "a full pipe", func() bool { return r.Waiting() > 40_000 })
+	untilFull(t, r)
 	r.Resume()
 	untilSampled(t, r, p.pid, 1+waiting)
 	ends(t, r, r.EndAndRead())
