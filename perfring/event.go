@@ -31,6 +31,9 @@ type Event struct {
 // Tracepoint reports whether the event is a tracepoint: its samples have RAW data.
 func (e *Event) Tracepoint() bool { return e.Type == unix.PERF_TYPE_TRACEPOINT }
 
+// isOn reports whether the event exists on a CPU.
+func (e *Event) isOn(cpu int) bool { return e.CPUs == nil || slices.Contains(e.CPUs, cpu) }
+
 // ParseEvents reads a list of event names separated by commas, as perf record's -e takes it:
 //
 //	cycles, cpu-clock, …       hardware and software events by perf's names

@@ -173,6 +173,9 @@ func (s *Source) openCPU(cpu int) error {
 	}
 	op := *h.op
 	op.notes = slices.Clone(op.notes)
+	op.needs.Stack, op.needs.Least = op.opts.StackSize, 0 // copies are as large on all CPUs
+	for left := op.needs.most() - s.RingUse().Total; op.needs.Asked == 0 && op.sizes.Locked() > left && op.shrink(); {
+	}
 	for {
 		op.fds, op.rings = nil, nil
 		err := op.openTask(-1, []int{cpu})

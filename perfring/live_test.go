@@ -447,6 +447,7 @@ func TestRingsOfThreadsThatHaveExitedCanBeMapped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	op.size(cpus)
 	if err := op.openProcesses(cpus); err != nil {
 		t.Skipf("needs perf events: %v", err)
 	}
@@ -466,7 +467,7 @@ func TestLostRecordsAreCounted(t *testing.T) {
 	if err := s.Enable(); err != nil {
 		t.Fatal(err)
 	}
-	const times = 50 // of 32 KiB each
+	const times = 50 // of 64 KiB each
 	f.touch(t, times)
 	rec := newRecording(s)
 	if err := s.Drain(rec.record); err != nil {

@@ -44,8 +44,8 @@ func (m *mapping) ring() (ring, error) {
 }
 
 // mapRings maps two rings for each CPU, one for samples and one for the side-band: the ring of the first
-// descriptor of each kind, to which the others are directed. If no more memory may be locked, it halves the
-// size of all rings and returns errAgain.
+// descriptor of each kind, to which the others are directed. If no more memory may be locked, it makes all
+// rings smaller and returns errAgain.
 func (op *opener) mapRings() error {
 	type place struct {
 		cpu      int
@@ -53,9 +53,9 @@ func (op *opener) mapRings() error {
 	}
 	owner := make(map[place]int)
 	for _, d := range op.fds {
-		at, pages := place{d.cpu, d.sideBand}, op.pages
+		at, size := place{d.cpu, d.sideBand}, op.sizes.Samples
 		if d.sideBand {
-			pages = sideBandPages(op.pages)
+			size = op.sizes.Others
 		}
 		if to, ok := owner[at]; ok {
 			if err := unix.IoctlSetInt(d.fd, unix.PERF_EVENT_IOC_SET_OUTPUT, to); err != nil {
@@ -66,25 +66,17 @@ func (op *opener) mapRings() error {
 			continue
 		}
 		owner[at] = d.fd
-		m, err := mapRing(d.fd, d.cpu, pages)
+		m, err := mapRing(d.fd, d.cpu, size/os.Getpagesize())
 		if err == nil {
 			m.sideBand = d.sideBand
 			op.rings = append(op.rings, m)
 			continue
 		}
 		errno, _ := err.(syscall.Errno)
-		if (errno == unix.EPERM || errno == unix.ENOMEM) && op.pages > op.leastPages() {
-			op.pages /= 2
-			op.chooseStackSize(op.pages * os.Getpagesize())
+		if (errno == unix.EPERM || errno == unix.ENOMEM) && op.shrink() {
 			return errAgain
 		}
 		return &OpenError{What: "mmap", PID: -1, CPU: d.cpu, Errno: errno}
-	}
-	if op.pages < op.asked {
-		kb := os.Getpagesize() / 1024
-		room := LockedMemory(op.asked*os.Getpagesize()) / 1024
-		op.note("ring of %d KiB a CPU instead of %d: no more memory may be locked; "+
-			"sysctl kernel.perf_event_mlock_kb=%d makes room", op.pages*kb, op.asked*kb, room)
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type Simulation struct {
 // enable and disable it does nothing.
 func OfMemory(event Attr, rings []SimulatedRing, by *Simulation) *Source {
 	s := &Source{attrs: []Attr{event}, format: NewFormat(&event.PerfEventAttr), simulation: by}
+	s.rate = rateOf(s.attrs)
 	s.deliver = s.count
 	var all []ring
 	var cpus []int

@@ -3,7 +3,6 @@ package perfring
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -22,11 +21,15 @@ type Options struct {
 	// tracepoints and breakpoints have a period of 1, and all other events are sampled 999 times a second.
 	Freq, Period uint64
 
-	// StackSize is how many bytes of user stack to copy at most, up to MaxStackSize; 0: MaxStackSize, or half of
-	// that in small rings. More of a stack costs only where there is more of it.
+	// StackSize is how many bytes of user stack to copy at most, up to MaxStackSize; 0: MaxStackSize, or less as
+	// LeastStack says. More of a stack takes time only where there is more of it, and room in the ring always.
 	StackSize int
-	// Pages are memory pages of ring for each CPU, rounded down to a power of two; 0: 16 MiB, less where all
-	// rings together would take more than a sixteenth of the memory.
+	// LeastStack is how small copies may become if no StackSize is asked for and rings do not hold what comes in a
+	// quarter of a second: for who reads the rest of a stack when it is sampled. 0: they do not become smaller.
+	LeastStack int
+	// Pages are memory pages of ring for each CPU, rounded down to a power of two; 0: for a quarter of a second, within
+	// 256 MiB for all CPUs and a sixteenth of the memory. Where less memory may be locked, rings are smaller, and Notes
+	// says so.
 	Pages int
 
 	// UserChain makes the kernel follow the frame pointers of the user stack as well: the result is the
@@ -46,11 +49,6 @@ const MaxStackSize = 65528
 
 const (
 	defaultFreq = 999
-	defaultRing = 16 << 20
-	// In a smaller ring than enoughRing, which has room for 63 samples with a stack of MaxStackSize, stacks are
-	// copied up to smallStackSize unless a size is asked for.
-	enoughRing     = 4 << 20
-	smallStackSize = 32768
 
 	// regsUser is the mask of all user registers that the kernel samples on x86-64: AX to SS and R8 to R15
 	// (enum perf_event_x86_regs). It refuses DS to GS.
@@ -116,11 +114,12 @@ type opener struct {
 	sys    system
 	target Target
 	opts   Options
-	pages  int
-	asked  int // pages
+	needs  RingNeeds
+	sizes  RingSizes // 0 until it is known which CPUs there are
+	wanted RingSizes // before it was known how much memory may be locked
+	rate   uint64    // of samples on a CPU, 0 where it is not known
 	// fallbackLevel is how many of the fallbacks have been applied
 	fallbackLevel int
-	anyStackSize  bool // none was asked for
 	userOnly      bool
 	lowered       []uint8 // by event: how much PreciseIP was lowered
 	raised        bool    // RLIMIT_NOFILE
@@ -172,6 +171,7 @@ func (sys system) open(t Target, o Options) (*Source, error) {
 			return nil, err
 		}
 	}
+	op.noteSizes()
 	s, err := op.source()
 	if err != nil {
 		op.close()
@@ -200,8 +200,10 @@ func (op *opener) check() error {
 		op.raw = op.raw || o.Events[i].Tracepoint()
 	}
 	op.lowered = make([]uint8, len(o.Events))
-	op.anyStackSize = o.StackSize == 0
-	o.StackSize = (o.StackSize + 7) &^ 7
+	if o.StackSize > 0 {
+		o.StackSize, o.LeastStack = (o.StackSize+7)&^7, 0
+	}
+	_, isKnown := o.Rate()
 	if o.Freq == 0 && o.Period == 0 {
 		o.Freq, op.defaultRate = defaultFreq, true
 	}
@@ -210,18 +212,16 @@ func (op *opener) check() error {
 		op.note("%d samples a second instead of %d: the limit is kernel.perf_event_max_sample_rate", rate, o.Freq)
 		o.Freq = rate
 	}
-	pageSize := os.Getpagesize()
-	pages := o.Pages
-	if pages == 0 {
-		pages = DefaultRing() / pageSize
+	page := os.Getpagesize()
+	op.needs = RingNeeds{Stack: o.StackSize, Least: o.LeastStack, Memory: memory(),
+		Asked: min(o.Pages, largestRing/page) * page}
+	if o.StackSize == 0 && !o.NoStack {
+		op.needs.Stack = MaxStackSize
 	}
-	pages = 1 << (bits.Len(uint(min(pages, 1<<30/pageSize))) - 1)
-	op.chooseStackSize(pages * pageSize)
-	if least := op.leastPages(); pages < least {
-		op.note("ring of %d pages a CPU instead of %d: two samples with their stacks must fit", least, o.Pages)
-		pages = least
+	op.needs.Rate, _ = o.Rate()
+	if op.needs.Counted = !isKnown; isKnown {
+		op.rate = op.needs.Rate
 	}
-	op.pages, op.asked = pages, pages
 	return nil
 }
 
@@ -230,40 +230,6 @@ func MaxFreq() (uint64, error) { return hostSystem.maxFreq() }
 
 func (sys system) maxFreq() (uint64, error) {
 	return readUint(filepath.Join(sys.proc, "sys/kernel/perf_event_max_sample_rate"), 63)
-}
-
-// DefaultRing returns how many bytes the ring of a CPU has if no size is asked for.
-func DefaultRing() int {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return defaultRing
-	}
-	return ringFor(info.Totalram*uint64(info.Unit), runtime.NumCPU())
-}
-
-func ringFor(memory uint64, cpus int) int {
-	ring := defaultRing
-	for ring > enoughRing && uint64(ring)*uint64(cpus) > memory/16 {
-		ring /= 2
-	}
-	return ring
-}
-
-// chooseStackSize chooses how much of a stack is copied if no size was asked for.
-func (op *opener) chooseStackSize(ring int) {
-	switch {
-	case !op.anyStackSize:
-	case ring >= enoughRing:
-		op.opts.StackSize = MaxStackSize
-	default:
-		op.opts.StackSize = smallStackSize
-	}
-}
-
-// leastPages returns the size of the smallest ring that holds two samples.
-func (op *opener) leastPages() int {
-	need := 2 * (op.opts.StackSize + 4096) / os.Getpagesize()
-	return 1 << bits.Len(uint(need-1))
 }
 
 func (op *opener) note(format string, args ...any) {
@@ -305,7 +271,7 @@ func (op *opener) attr(event int) unix.PerfEventAttr {
 		Read_format: unix.PERF_FORMAT_ID | unix.PERF_FORMAT_LOST,
 		Bits: unix.PerfBitDisabled | unix.PerfBitExcludeIdle | unix.PerfBitSampleIDAll | unix.PerfBitUseClockID |
 			unix.PerfBitWatermark,
-		Wakeup:            uint32(op.pages * os.Getpagesize() / 4),
+		Wakeup:            uint32(op.sizes.Samples / 4),
 		Sample_regs_user:  regsUser,
 		Sample_stack_user: uint32(op.opts.StackSize),
 		Clockid:           unix.CLOCK_MONOTONIC,
@@ -449,6 +415,9 @@ func (op *opener) attempt() error {
 	if err != nil {
 		return err
 	}
+	if op.sizes.Samples == 0 {
+		op.size(cpus)
+	}
 	switch {
 	case op.target.AllCPUs:
 		err = op.openTask(-1, cpus)
@@ -494,7 +463,7 @@ func (op *opener) openTask(pid int, cpus []int) error {
 // event as the last one: what is not sampled, too, maps files for what is.
 func (op *opener) eventsOn(pid, cpu int) (events []int) {
 	for i := range op.opts.Events {
-		if on := op.opts.Events[i].CPUs; on == nil || slices.Contains(on, cpu) {
+		if op.opts.Events[i].isOn(cpu) {
 			events = append(events, i)
 		}
 	}
@@ -505,6 +474,11 @@ func (op *opener) eventsOn(pid, cpu int) (events []int) {
 		events = nil
 	}
 	return append(events, sideBand)
+}
+
+// hasEvents reports whether there are events on a CPU.
+func (op *opener) hasEvents(cpu int) bool {
+	return slices.ContainsFunc(op.opts.Events, func(e Event) bool { return e.isOn(cpu) })
 }
 
 func (op *opener) online(cpu int) bool {

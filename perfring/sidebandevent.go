@@ -1,8 +1,6 @@
 package perfring
 
 import (
-	"os"
-
 	"golang.org/x/sys/unix"
 )
 
@@ -50,18 +48,4 @@ func (op *opener) sideBandAttr() unix.PerfEventAttr {
 		less(&a)
 	}
 	return a
-}
-
-// sideBandPages returns the size of the ring for the side-band if the ring for samples has this many pages.
-// It holds some ten thousand records, as many as a program that renames its threads all the time causes in
-// 40 ms, or fewer if little memory may be locked.
-func sideBandPages(pages int) int {
-	return min(max(pages/8, 8), (2<<20)/os.Getpagesize())
-}
-
-// LockedMemory returns how many bytes of memory the rings of a CPU lock, if the ring for samples has ring
-// bytes.
-func LockedMemory(ring int) int {
-	page := os.Getpagesize()
-	return ring + page + sideBandPages(ring/page)*page + page
 }

@@ -29,8 +29,9 @@ type Source struct {
 	// but not waited for.
 	threads bool
 	onExec  bool
-	paused  bool // samples are not taken
-	adopted bool // the events are those of somebody else
+	paused  bool   // samples are not taken
+	adopted bool   // the events are those of somebody else
+	rate    uint64 // samples a second on a CPU, 0 where it is not known
 
 	simulation *Simulation // of rings in memory, nil for those of the kernel
 
@@ -63,7 +64,7 @@ func (s *Source) Format() *SampleFormat { return &s.format }
 // StackSize returns how many bytes of a stack are copied at most.
 func (s *Source) StackSize() int { return int(s.attrs[0].PerfEventAttr.Sample_stack_user) }
 
-// RingSize returns the bytes of ring data for each CPU.
+// RingSize returns the bytes of ring data for the samples of each CPU. CPUs that came online later may have less.
 func (s *Source) RingSize() int {
 	for i, r := range s.rings {
 		if !r.sideBand {
@@ -81,8 +82,8 @@ func (op *opener) source() (*Source, error) {
 	s := &Source{
 		notes: op.notes, clock: unix.CLOCK_MONOTONIC,
 		tasks: !op.target.AllCPUs, threads: op.target.TIDs != nil, onExec: op.target.Command > 0,
-		paused: op.opts.Delayed,
-		fds:    op.fds, rings: op.rings,
+		paused: op.opts.Delayed, rate: op.rate,
+		fds: op.fds, rings: op.rings,
 	}
 	for i := range op.opts.Events {
 		s.attrs = append(s.attrs, Attr{Name: op.name(i), PerfEventAttr: op.attrs[i]})
@@ -151,7 +152,7 @@ type Adopted struct {
 
 // Adopt makes a Source of descriptors that somebody else opened, for instance a service with more privileges.
 // All events must have the same layout of samples, and times of a clock that can be read here (use_clockid).
-// pages is the size of each ring in memory pages, rounded down to a power of two; 0: 16 MiB. The rings are
+// pages is the size of each ring in memory pages, rounded down to a power of two. The rings are
 // smaller, and Notes says so, where no more memory may be locked. On success the Source owns the descriptors;
 // after an error they still belong to the caller.
 //
@@ -183,9 +184,10 @@ func Adopt(events []Adopted, pages int) (*Source, error) {
 		return nil, errors.New("no descriptors to adopt")
 	}
 	if pages <= 0 {
-		pages = DefaultRing() / os.Getpagesize()
+		return nil, fmt.Errorf("invalid ring size of %d pages", pages)
 	}
 	pages = 1 << (bits.Len(uint(pages)) - 1)
+	s.rate = rateOf(s.attrs)
 	if err := s.mapAll(pages); err != nil {
 		return nil, err
 	}

@@ -119,17 +119,16 @@ func (s *Source) Signal(on, unwatched bool) error {
 	return s.poller.setUnwatched(on && unwatched)
 }
 
-// QuarterFull is how long it takes at least until a ring is a quarter full of samples, 0 if that is not
-// known.
-func (s *Source) QuarterFull() time.Duration {
-	bytes := uint64(0) // a second
-	for i := range s.attrs {
-		a := &s.attrs[i].PerfEventAttr
-		if a.Bits&unix.PerfBitFreq == 0 {
-			return 0
+// QuarterFull is how long it takes until a ring is a quarter full of samples, 0 if that is not known.
+func (s *Source) QuarterFull() time.Duration { return lasts(s.leastRing()/4, s.rate, s.StackSize()) }
+
+// leastRing is the size of the smallest ring for samples.
+func (s *Source) leastRing() int {
+	least := s.RingSize()
+	for i, r := range s.rings {
+		if !r.sideBand {
+			least = min(least, len(s.merger.queues[i].data))
 		}
-		const others = 2 << 10 // fields, and callchains of usual depth
-		bytes += a.Sample * (uint64(a.Sample_stack_user) + others)
 	}
-	return time.Duration(uint64(s.RingSize()/4) * uint64(time.Second) / max(bytes, 1))
+	return least
 }

@@ -86,6 +86,12 @@ type statsJSON struct {
 		MaxRSSBytes uint64  `json:"max_rss_bytes"`
 		Priority    string  `json:"priority"`
 	} `json:"cost"`
+	Rings struct {
+		Each  int     `json:"each_bytes"`
+		Total int     `json:"total_bytes"`
+		Stack int     `json:"stack_bytes"`
+		Lasts float64 `json:"lasts_s"`
+	} `json:"rings"`
 	Bytes struct {
 		StackCopied uint64 `json:"stack_copied"`
 		Written     uint64 `json:"written"`
@@ -147,6 +153,8 @@ func (s *Stats) WriteJSON(w io.Writer) error {
 	}
 	j.Cost.MaxRSSBytes = s.MaxRSS
 	j.Cost.Priority = s.Priority
+	j.Rings.Each, j.Rings.Total, j.Rings.Stack = s.Rings.Each, s.Rings.Total, s.Rings.Stack
+	j.Rings.Lasts = s.Rings.Lasts.Seconds()
 	j.Bytes.StackCopied = s.StackCopied
 	j.Bytes.Written = s.Written
 	e := json.NewEncoder(human.JSON(w))

@@ -30,6 +30,8 @@ type Stats struct {
 
 	OfflineCPUs []int // CPUs that went offline meanwhile, in that order
 
+	Rings perfring.RingUse // none of a conversion
+
 	Excluded [numExclusions]uint64 // samples that are left out, and not in the counts above
 
 	Frames  uint64 // of user stacks

@@ -83,7 +83,7 @@ func TestHowFramesWereFoundIsCounted(t *testing.T) {
 // the whole process is not added up.
 func TestSumAddsEveryCount(t *testing.T) {
 	once := []string{"Written", "Command", "Duration", "CPU", "Start", "Busy", "MaxRSS", "Priority", "OfflineCPUs",
-		"Forgotten", "LeftOut", "CommandLines"}
+		"Rings", "Forgotten", "LeftOut", "CommandLines"}
 	var lanes [2]Stats
 	next := uint64(0)
 	for i, times := range []uint64{1, 1000} {

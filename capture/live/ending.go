@@ -22,6 +22,7 @@ func (r *recording) measure(now time.Time) {
 	st.Forgotten = r.session.Table().Forgotten()
 	st.LeftOut = r.session.Table().LeftOut()
 	st.OfflineCPUs = r.source.OfflineCPUs()
+	st.Rings = r.source.RingUse()
 	st.Written = uint64(r.writer.Written())
 }
 

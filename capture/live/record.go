@@ -172,7 +172,8 @@ func (r *recording) openSource() error {
 	}
 	r.source, err = perfring.Open(t, perfring.Options{
 		Events: r.Events, Freq: r.Freq, Period: r.Period, StackSize: r.StackSize, Pages: r.RingPages,
-		UserChain: !r.Strict || r.Pairs, Delayed: r.Delay != 0,
+		LeastStack: r.leastStack(),
+		UserChain:  !r.Strict || r.Pairs, Delayed: r.Delay != 0,
 	})
 	if err != nil {
 		return err

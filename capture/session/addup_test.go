@@ -98,6 +98,7 @@ func TestStatsAddUp(t *testing.T) {
 	stats.Start = 60 * time.Millisecond
 	stats.Priority = "real-time 1"
 	stats.MaxRSS, stats.Written, stats.Command = 1<<20, 5000, []string{"a&b"}
+	stats.Rings = perfring.RingUse{Each: 1 << 20, Total: 6 << 20, Stack: 7168, Lasts: 250 * time.Millisecond}
 
 	var b strings.Builder
 	if err := stats.WriteJSON(&b); err != nil {
@@ -116,6 +117,7 @@ func TestStatsAddUp(t *testing.T) {
 			FramesBy         map[string]uint64 `json:"frames_by"`
 		}
 		Cost  map[string]any
+		Rings map[string]any
 		Bytes map[string]uint64
 	}
 	if err := json.Unmarshal([]byte(b.String()), &j); err != nil {
@@ -158,6 +160,11 @@ func TestStatsAddUp(t *testing.T) {
 		"us_per_sample": 2.0, "max_rss_bytes": float64(1 << 20), "priority": "real-time 1"}
 	if !maps.Equal(j.Cost, cost) {
 		t.Errorf("cost %v, want %v", j.Cost, cost)
+	}
+	rings := map[string]any{"each_bytes": float64(1 << 20), "total_bytes": float64(6 << 20), "stack_bytes": 7168.0,
+		"lasts_s": 0.25}
+	if !maps.Equal(j.Rings, rings) {
+		t.Errorf("rings %v, want %v", j.Rings, rings)
 	}
 }
 

@@ -241,6 +241,12 @@ type statistics struct {
 		MaxRSS    uint64  `json:"max_rss_bytes"`
 		Priority  string
 	}
+	Rings struct {
+		Each  int     `json:"each_bytes"`
+		Total int     `json:"total_bytes"`
+		Stack int     `json:"stack_bytes"`
+		Lasts float64 `json:"lasts_s"`
+	}
 	Bytes struct {
 		StackCopied uint64 `json:"stack_copied"`
 		Written     uint64

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"unspool/capture/counts"
 	"unspool/capture/live"
 	outfile "unspool/capture/output"
 	"unspool/capture/verdict/compare"
@@ -104,7 +105,7 @@ func (f *compareFlags) recordPairs(o live.Options) (started bool, err error) {
 	out, err := recordPrivileged(ctx, o)
 	line.clear()
 	if f.verbose && out.Started {
-		fmt.Fprintf(os.Stderr, "unspool: %s\n", confined)
+		fmt.Fprintf(os.Stderr, "unspool: %s\nunspool: rings: %s\n", confined, counts.RingsText(&out.Stats.Rings))
 	}
 	return out.Started, err
 }

@@ -141,7 +141,7 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 		"sample every `N`th event instead (default for tracepoints and mem:ADDR: 1)")
 	ring := "`PAGES` of ring buffer for each CPU, or a size such as 4M"
 	if f.ring == "" {
-		ring += fmt.Sprintf(" (default %dM)", perfring.DefaultRing()>>20)
+		ring += " (default what holds 1/4 s of samples, within 256M for all)"
 	}
 	fl.StringVarP(&f.ring, "mmap-pages", "m", f.ring, ring)
 	fl.VarP(atLeast{&f.duration, leastDuration}, "duration", "d",
@@ -149,7 +149,7 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	most := fmt.Sprintf("copy `BYTES` of each stack, also 16k: a multiple of 8, at most %d",
 		perfring.MaxStackSize)
 	if f.stackSize == 0 {
-		most += " (default that, or 32768 in small rings)"
+		most += " (default that, or less where rings are small and the rest is read)"
 	}
 	fl.Var(&f.stackSize, "stack-size", most)
 	f.graph.add(fl, &f.stackSize)
@@ -396,7 +396,7 @@ func (f *recordFlags) run(o live.Options, stats *outfile.Place) (started bool, s
 		name = cmp.Or(o.Rotation.Files(), "-")
 	}
 	if f.verbose && out.Started {
-		fmt.Fprintf(os.Stderr, "unspool: %s\n", confined)
+		fmt.Fprintf(os.Stderr, "unspool: %s\nunspool: rings: %s\n", confined, counts.RingsText(&out.Stats.Rings))
 	}
 	switch {
 	case f.quiet:

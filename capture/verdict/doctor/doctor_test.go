@@ -10,7 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
+
+	"unspool/capture/counts"
+	"unspool/perfring"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +28,10 @@ const (
 )
 
 // fine is a trial without a shortfall.
-var fine = Trial{Samples: 100, User: 80, Complete: 80}
+var fine = Trial{Samples: 100, User: 80, Complete: 80, Rings: inTrial}
+
+// inTrial are the rings of trials.
+var inTrial = perfring.RingUse{Each: 2 << 20, Total: 192 << 20, Stack: 7 << 10, Lasts: 256 * time.Millisecond}
 
 // healthy is a machine without a shortfall, under a temporary root.
 func healthy(t *testing.T) (*Environment, string) {
@@ -128,6 +135,15 @@ func without(names ...string) func(*Environment) {
 	}
 }
 
+// TestRingsWithoutTrial: where nothing can be recorded, the rings are those that there would be.
+func TestRingsWithoutTrial(t *testing.T) {
+	m, _ := healthy(t)
+	_, use := perfring.DefaultRings()
+	if c := m.rings(nil); c.State != OK || c.Detail != counts.RingsText(&use) || use.Each == 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func TestShortfalls(t *testing.T) {
 	const sudo = "sudo unspool record …"
 	type files map[string]string // an empty text removes the file
@@ -201,11 +217,14 @@ func TestShortfalls(t *testing.T) {
 			check: "perf_event_paranoid", state: Warning},
 		{name: "paranoid", files: files{kernel + "perf_event_paranoid": "4\n"},
 			check: "settings", state: OK, detail: "perf_event_paranoid 4"},
+		{name: "rings", change: tried(fine), check: "ring buffers", state: OK,
+			detail: "2.0 MiB for the samples of each CPU, 192.0 MiB in all, full after 256 ms of samples with 7.0 KiB of stack"},
 		{name: "small rings", change: func(m *Environment) {
-			tried(Trial{Samples: 9, Ring: "ring of 512 KiB a CPU instead of 8192"})(m)
+			tried(Trial{Samples: 9, Ring: "ring of 512 KiB a CPU instead of 8192", Rings: inTrial})(m)
 			m.Limit = func(int) (unix.Rlimit, error) { return unix.Rlimit{Cur: 8 << 20, Max: 1 << 30}, nil }
 		}, check: "ring buffers", state: Warning,
-			detail: "512 KiB a CPU instead of 8192: samples may be lost when the machine is busy " +
+			detail: "192.0 MiB in all, full after 256 ms of samples with 7.0 KiB of stack; " +
+				"ring of 512 KiB a CPU instead of 8192: samples may be lost when the machine is busy " +
 				"(perf_event_mlock_kb is 516, ulimit -l is 8192 KiB)",
 			fix: roomForRings()},
 		{name: "small rings, and the setting is hidden", files: files{kernel + "perf_event_mlock_kb": ""},

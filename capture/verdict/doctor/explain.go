@@ -104,7 +104,7 @@ func (m *Environment) explainRing(errno syscall.Errno) (message, fix string, ok 
 		if kb, err := m.sysctl("perf_event_mlock_kb"); err == nil {
 			message += fmt.Sprintf(" (perf_event_mlock_kb is %d for each CPU%s): ask for less with -m", kb, m.lockedInAll())
 		}
-		return message, setSysctl("perf_event_mlock_kb", int(ringMemory())), true
+		return message, setSysctl("perf_event_mlock_kb", ringMemory()), true
 	case syscall.ENOMEM:
 		return "not enough memory for the ring buffers: ask for less with -m, for example -m 256", "", true
 	case syscall.EINVAL:

@@ -155,10 +155,9 @@ func TestSudo(t *testing.T) {
 	}
 }
 
-// roomForRings is the command that makes room for the rings of this machine, which depend on its memory: 16
-// MiB for samples, 2 MiB for other records, and a page before each.
+// roomForRings is the command that makes room for the rings of this machine, which depend on its CPUs and memory, with
+// a page before each.
 func roomForRings() string {
-	ring := perfring.DefaultRing() >> 10
-	room := ring + min(ring/8, 2048) + 2*os.Getpagesize()>>10
-	return fmt.Sprintf("sudo sysctl kernel.perf_event_mlock_kb=%d", room)
+	s, _ := perfring.DefaultRings()
+	return fmt.Sprintf("sudo sysctl kernel.perf_event_mlock_kb=%d", (s.Samples+s.Others+2*os.Getpagesize())>>10)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"unspool/capture/counts"
 	"unspool/capture/live"
 	"unspool/capture/output/human"
 	"unspool/perfring"
@@ -37,8 +38,10 @@ type Trial struct {
 	Outside  uint64 // not in Samples: of processes outside of this process's PID namespace
 	// UserOnly means that the kernel's part of the stacks may not be sampled.
 	UserOnly bool
-	// Ring is what was said about rings that are smaller than they should be, "" if they are not.
-	Ring string
+	// Ring is what was said about rings for which too little memory may be locked, "" if they are as large as they should
+	// be.
+	Ring  string
+	Rings perfring.RingUse
 }
 
 // tryFor is how long a trial records.
@@ -57,7 +60,7 @@ func record(what Tried) (t Trial, err error) {
 	defer nothing.Close()
 	o := live.Options{
 		Duration: tryFor, MaxStack: 2048, Output: os.DevNull, CommandStdout: nothing,
-		Command: busy, AllCPUs: what == Everything, Note: t.note,
+		Command: busy, AllCPUs: what == Everything, RaisePriority: true, Note: t.note,
 	}
 	if o.Events, _, err = perfring.DefaultEvents(); err != nil {
 		return t, err
@@ -76,6 +79,7 @@ func record(what Tried) (t Trial, err error) {
 	out, err := live.Record(context.Background(), o)
 	s := &out.Stats
 	t.Samples, t.User, t.Complete, t.Denied, t.Outside = s.Samples, s.User, s.Complete(), s.Denied, s.Outside()
+	t.Rings = s.Rings
 	return t, err
 }
 
@@ -178,13 +182,17 @@ func (m *Environment) hostNamespace() bool {
 
 // rings is about the memory that the rings of a trial got.
 func (m *Environment) rings(t *Trial) Check {
-	c := Check{Name: "ring buffers", Detail: fmt.Sprintf("%d MiB for each CPU", perfring.DefaultRing()>>20)}
+	_, use := perfring.DefaultRings()
+	if t != nil {
+		use = t.Rings
+	}
+	c := Check{Name: "ring buffers", Detail: counts.RingsText(&use)}
 	if t == nil || t.Ring == "" {
 		return c
 	}
 	c.State = Warning
-	c.Detail = t.Ring + ": samples may be lost when the machine is busy (" + m.lockable() + ")"
-	c.Fix = setSysctl("perf_event_mlock_kb", int(ringMemory()))
+	c.Detail += "; " + t.Ring + ": samples may be lost when the machine is busy (" + m.lockable() + ")"
+	c.Fix = setSysctl("perf_event_mlock_kb", ringMemory())
 	return c
 }
 
@@ -202,4 +210,7 @@ func (m *Environment) lockable() string {
 }
 
 // ringMemory is what the rings of a CPU take, in KiB.
-func ringMemory() uint64 { return uint64(perfring.LockedMemory(perfring.DefaultRing())) >> 10 }
+func ringMemory() int {
+	sizes, _ := perfring.DefaultRings()
+	return sizes.Locked() >> 10
+}
