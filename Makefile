@@ -189,7 +189,7 @@ simulate: ## simulate SEEDS=1000 machines FROM=1 on, and say the shortest plan o
 		-seeds $(SEEDS) -from $(FROM)
 
 bench-scale: ## simulate large machines, and print the tables of bench/SIMULATION.md
-	@CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -timeout 1h -run '^TestScale$$' ./testdata/machine -args -scale
+	@CGO_ENABLED=0 $(GO) test -trimpath -vet=off -count=1 -v -timeout 1h -run '^TestScale$$' ./testdata/machine -args -scale
 
 fuzz: ## run every fuzz target for FUZZTIME=20000x, a number of inputs
 	@grep -rHo --include='*_test.go' --exclude-dir=testdata '^func Fuzz[A-Za-z0-9_]*' . | \

@@ -102,6 +102,29 @@ func TestCPUThatComesOnlineIsRecorded(t *testing.T) {
 	}
 }
 
+// TestCPUThatComesOnlineFits: the rings of a CPU that comes later are smaller if all others take what there may be.
+func TestCPUThatComesOnlineFits(t *testing.T) {
+	sys, online := withOnlineCPUs(t, "0\n")
+	s, err := sys.open(Target{AllCPUs: true}, Options{Events: rare(t), Freq: 64, StackSize: 1024})
+	if err != nil {
+		t.Skip(err)
+	}
+	defer s.Close()
+	total := s.RingUse().Total
+	// Of what all may take, so much is left.
+	s.hotplug.op.needs.Memory = uint64(total+512<<10) * ofMemory
+	online("0-1\n")
+	if notes := s.FollowCPUs(); !slices.Equal(notes, []string{"CPU 1 came online, and is recorded"}) {
+		t.Fatalf("%q", notes)
+	}
+	if more := s.RingUse().Total - total; more > 512<<10 || more < 64<<10 {
+		t.Errorf("it has %d bytes, and 524,288 are left", more)
+	}
+	if s.leastRing() >= s.RingSize() || s.QuarterFull() != lasts(s.leastRing()/4, s.rate, 1024) {
+		t.Errorf("the smallest ring has %d bytes, a quarter lasts %v", s.leastRing(), s.QuarterFull())
+	}
+}
+
 // rarely samples the two events that onBoth causes.
 func rarely(t *testing.T) Options {
 	return Options{Events: rare(t), NoStack: true}

@@ -63,6 +63,10 @@ type RingSizes struct {
 // Locked returns how many bytes of memory the rings of a CPU lock: each has a page for its positions.
 func (s RingSizes) Locked() int { return s.Samples + s.Others + 2*os.Getpagesize() }
 
+// Lasts is how long it takes at a rate of samples a second until a ring for samples is full, if each has all of its copy;
+// 0 for a rate of 0, which is not known.
+func (s RingSizes) Lasts(rate uint64) time.Duration { return lasts(s.Samples, rate, s.Stack) }
+
 // Sizes returns the sizes of rings by their needs.
 func (n *RingNeeds) Sizes() (s RingSizes) {
 	if n.Asked > 0 {
@@ -127,7 +131,7 @@ func (n *RingNeeds) hold() int {
 	if n.Counted {
 		stack = MaxStackSize
 	}
-	return int(n.rate() * uint64(stack+besidesStack) / uint64(time.Second/ringLasts))
+	return int(n.rate() * sampleSize(stack) / uint64(time.Second/ringLasts))
 }
 
 func (n *RingNeeds) rate() uint64 { return min(max(n.Rate, 1), highestRate) }
@@ -140,6 +144,9 @@ func (n *RingNeeds) leastRing() int {
 	}
 	return powerOfTwo(2 * (stack + 4096))
 }
+
+// sampleSize is how many bytes a sample has. The kernel copies less of a stack if a record would be too large.
+func sampleSize(stack int) uint64 { return uint64(min(stack+besidesStack, MaxRecordSize)) }
 
 // powerOfTwo is the least one that is not below n.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }
@@ -212,7 +219,7 @@ func lasts(ring int, rate uint64, stack int) time.Duration {
 	if rate == 0 {
 		return 0
 	}
-	return time.Duration(uint64(ring) * uint64(time.Second) / (min(rate, highestRate) * uint64(stack+besidesStack)))
+	return time.Duration(uint64(ring) * uint64(time.Second) / (min(rate, highestRate) * sampleSize(stack)))
 }
 
 // DefaultRings returns the rings that a recording of all of this machine's CPUs has if nothing else is asked for, and
@@ -225,7 +232,7 @@ func DefaultRings() (RingSizes, RingUse) {
 	}
 	n.Sampled = n.CPUs
 	s := n.Sizes()
-	return s, RingUse{Each: s.Samples, Total: n.Total(s), Stack: s.Stack, Lasts: lasts(s.Samples, n.Rate, s.Stack)}
+	return s, RingUse{Each: s.Samples, Total: n.Total(s), Stack: s.Stack, Lasts: s.Lasts(n.Rate)}
 }
 
 // memory is how many bytes of memory the machine has, 0 where that is not known.

@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"cmp"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -82,7 +84,7 @@ func newCPU(m *Machine, number int) *cpu {
 	for _, r := range []*ring{&c.samples, &c.others} {
 		size := m.plan.Ring
 		if r == &c.others {
-			size = max(size/16, 1<<12)
+			size = cmp.Or(m.plan.Others, max(size/16, 1<<12))
 		}
 		r.SimulatedRing = perfring.SimulatedRing{CPU: number, SideBand: r == &c.others, Data: newRing(size), Head: &r.head,
 			Tail: &r.tail}
@@ -284,8 +286,10 @@ func (c *cpu) sampleOf(pid, tid uint32, misc uint16, chain []uint64, s *state, s
 			}
 			b = le.AppendUint64(b, v)
 		}
-		b = le.AppendUint64(b, uint64(c.m.plan.Copy))
-		b = append(append(b, stack...), noStack[:c.m.plan.Copy-len(stack)]...)
+		// A record has 65,535 bytes at most (perf_sample_ustack_size, kernel/events/core.c). No stack here is as deep.
+		size := min(c.m.plan.Copy, (math.MaxUint16-len(b)-16)&^7)
+		b = le.AppendUint64(b, uint64(size))
+		b = append(append(b, stack...), noStack[:size-len(stack)]...)
 		b = le.AppendUint64(b, uint64(len(stack)))
 	}
 	le.PutUint16(b[6:], uint16(len(b)))

@@ -249,7 +249,7 @@ func (m *Machine) advance(until uint64) {
 		}
 		m.happen(next)
 		next.write(m.at) // not only at the end: there may be thousands by then
-		next.next += 1 + uint64(next.r.Int64N(2*int64(m.period())))
+		next.next += m.pause(next)
 		heap.Fix(&m.order, 0)
 	}
 	m.at = max(m.at, until)
@@ -424,10 +424,14 @@ func (m *Machine) replace(r *rand.Rand) {
 
 // attr is how the events are opened.
 func (m *Machine) attr() *unix.PerfEventAttr {
-	return &unix.PerfEventAttr{
+	a := &unix.PerfEventAttr{
 		Sample_type: unix.PERF_SAMPLE_IDENTIFIER | unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME |
 			unix.PERF_SAMPLE_CPU | unix.PERF_SAMPLE_PERIOD | unix.PERF_SAMPLE_CALLCHAIN | unix.PERF_SAMPLE_REGS_USER |
 			unix.PERF_SAMPLE_STACK_USER,
 		Sample_regs_user: registers, Sample_stack_user: uint32(m.plan.Copy), Bits: unix.PerfBitSampleIDAll,
 	}
+	if m.plan.Hz > 0 {
+		a.Sample, a.Bits = uint64(m.plan.Hz), a.Bits|unix.PerfBitFreq
+	}
+	return a
 }

@@ -30,6 +30,8 @@ type Plan struct {
 	Rate   int           // processes that are started in a second
 	Maps   int           // mappings of one process
 	Period time.Duration // the mean time between two things that happen on a CPU
+	Hz     int           // samples a second on each CPU, at equal times: nothing else happens
+	Others int           // bytes of a ring for records other than samples; 0: as many as go with Ring
 }
 
 // Faults are the kinds of fault. Each happens in a part of the cases where it could.
@@ -124,7 +126,9 @@ func (p Plan) String() string {
 		"opener=%t faults=%s",
 		p.Seed, p.CPUs, p.Processes, p.Threads, p.Time.Milliseconds(), p.Copy, p.Ring, p.Join, p.Reads, p.Output,
 		p.Opener, strings.Join(p.Faults, ","))
-	if p.isLarge() {
+	if p.Hz > 0 {
+		line += fmt.Sprintf(" hz=%d others=%d", p.Hz, p.Others)
+	} else if p.isLarge() {
 		line += fmt.Sprintf(" rate=%d maps=%d period=%d", p.Rate, p.Maps, p.Period.Microseconds())
 	}
 	return line
@@ -153,6 +157,10 @@ func Parse(line string) (p Plan, err error) {
 			p.Ring = int(n)
 		case "rate":
 			p.Rate = int(n)
+		case "hz":
+			p.Hz = int(n)
+		case "others":
+			p.Others = int(n)
 		case "maps":
 			p.Maps = int(n)
 		case "period":

@@ -13,13 +13,21 @@ import (
 )
 
 // isLarge reports whether a plan is of a machine that is large in some way: see [Plan].
-func (p *Plan) isLarge() bool { return p.Rate > 0 || p.Maps > 0 || p.Period > 0 }
+func (p *Plan) isLarge() bool { return p.Rate > 0 || p.Maps > 0 || p.Period > 0 || p.Hz > 0 }
 
 // isLong reports whether a recording is so long that not all of it is kept.
 func (p *Plan) isLong() bool { return p.Time >= time.Hour }
 
 // longPart is how much a file of a long recording holds, and how much a flight recorder keeps.
 const longPart = 15 * time.Minute
+
+// pause is the time between two things that happen on a CPU.
+func (m *Machine) pause(c *cpu) uint64 {
+	if m.plan.Hz > 0 {
+		return uint64(time.Second) / uint64(m.plan.Hz)
+	}
+	return 1 + uint64(c.r.Int64N(2*int64(m.period())))
+}
 
 // period is the mean time between two things that happen on a CPU.
 func (m *Machine) period() time.Duration {
@@ -57,6 +65,8 @@ const (
 // happenLarge lets something happen that happens on large machines only.
 func (m *Machine) happenLarge(c *cpu) bool {
 	switch r := c.r; {
+	case m.plan.Hz > 0:
+		m.tick(r, c)
 	case m.plan.Rate > 0 && r.Float64() < m.large.starts:
 		m.startShort(r, c)
 	case m.large.many != nil && r.IntN(4) == 0:
@@ -65,6 +75,14 @@ func (m *Machine) happenLarge(c *cpu) bool {
 		return false
 	}
 	return true
+}
+
+// tick samples a thread, by the clock.
+func (m *Machine) tick(r *rand.Rand, c *cpu) {
+	t := m.processes[r.IntN(len(m.processes))]
+	th := t.threads[r.IntN(len(t.threads))]
+	th.step(r, 6+r.IntN(20))
+	c.sample(t, th)
 }
 
 // startShort starts a process, and ends another one if there are enough.

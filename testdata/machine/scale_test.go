@@ -10,11 +10,15 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/pprof/profile"
+
+	"unspool/capture/live"
+	"unspool/perfring"
 )
 
 var (
@@ -177,6 +181,7 @@ func TestScale(t *testing.T) {
 	if *scale {
 		printSizes(t, files)
 		printDays(t, files)
+		printRings(t, files)
 		return
 	}
 	for _, p := range []Plan{
@@ -230,6 +235,86 @@ func printSizes(t *testing.T, files []*file) {
 			records := all[i].records()
 			fmt.Printf("| %s | %d | %d | %d | %.2f s | %.2f µs | %v |\n", d.name, n, records, all[i].Samples, cpu[i].Seconds(),
 				float64(cpu[i].Nanoseconds())/1e3/float64(records), most[i])
+		}
+	}
+}
+
+// withoutCPU is how long the recorder does without a CPU, as rings are to last as long.
+const withoutCPU = 250 * time.Millisecond
+
+// ringsOf runs a machine of CPUs with the rings that a recording at 999 Hz has there by default, and the copies where
+// what they lack is read when a stack is sampled, or not. Once its rings have just been drained, the recorder gets no CPU
+// for a while.
+func ringsOf(t *testing.T, files []*file, cpus int, isRead bool) (s perfring.RingSizes, total int, res *Result) {
+	t.Helper()
+	n := perfring.RingNeeds{Rate: 999, Stack: perfring.MaxStackSize, Sampled: cpus, CPUs: cpus}
+	if isRead {
+		n.Least = live.LeastCopy
+	}
+	s = n.Sizes()
+	p := Plan{Seed: 1, CPUs: cpus, Processes: 64, Threads: 2, Time: 600 * time.Millisecond, Copy: s.Stack,
+		Ring: s.Samples, Others: s.Others, Join: true, Reads: isRead, Output: "file", Hz: int(n.Rate)}
+	folder := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		was := false
+		res = watch(p, files, folder, func(r *run) {
+			if was || time.Since(r.began) < p.Time/3 || !r.isDrained() {
+				return
+			}
+			was = true
+			time.Sleep(withoutCPU)
+		})
+		if !was {
+			t.Errorf("%v: the recorder always had a CPU", p)
+		}
+	})
+	_ = os.RemoveAll(folder)
+	for _, problem := range res.Problems {
+		t.Errorf("%v\n\t%s", p, problem)
+	}
+	return s, n.Total(s), res
+}
+
+// isDrained reports whether each ring for samples has little more than what no drain takes yet.
+func (r *run) isDrained() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	most := uint64(2 * (r.plan.Copy + 1024))
+	return !slices.ContainsFunc(r.cpus, func(c *cpu) bool {
+		return c.samples.head-atomic.LoadUint64(c.samples.Tail) > most
+	})
+}
+
+// TestRingsOfManyCPUs: with full copies on few CPUs, and small ones on many, nothing is lost while the recorder has no
+// CPU for a quarter of a second. All rings have 256 MiB at most.
+func TestRingsOfManyCPUs(t *testing.T) {
+	files, err := Files(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cpus, copied int
+	}{{2, perfring.MaxStackSize}, {64, 7168}} {
+		s, total, res := ringsOf(t, files, c.cpus, true)
+		if total > 256<<20 || s.Stack != c.copied || res.Reached["lost"] > 0 || res.Samples < uint64(c.cpus*500) {
+			t.Errorf("%d CPUs: %+v, %d bytes in all, %d records of %d lost", c.cpus, s, total, res.Reached["lost"], res.Samples)
+		}
+	}
+}
+
+// printRings prints which rings machines have, and what is lost.
+func printRings(t *testing.T, files []*file) {
+	if !strings.HasPrefix("rings", *only) {
+		return
+	}
+	fmt.Println("\n| CPUs | the rest of stacks is | ring for samples | for other records | all rings | copy | full after | " +
+		"samples | lost |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|")
+	for _, cpus := range []int{2, 64, 256} {
+		for _, isRead := range []bool{false, true} {
+			s, total, res := ringsOf(t, files, cpus, isRead)
+			fmt.Printf("| %d | %s | %d KiB | %d KiB | %.1f MiB | %d bytes | %d ms | %d | %d |\n", cpus,
+				map[bool]string{false: "not read", true: "read"}[isRead], s.Samples>>10, s.Others>>10, float64(total)/(1<<20),
+				s.Stack, s.Lasts(999).Milliseconds(), res.Samples, res.Reached["lost"])
 		}
 	}
 }
