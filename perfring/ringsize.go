@@ -74,7 +74,6 @@ func (n *RingNeeds) Sizes() (s RingSizes) {
 		return s
 	}
 	n.set(&s, min(max(powerOfTwo(n.hold()), leastRing), largestRing))
-	s.Others = enoughOthers
 	most := n.most()
 	for n.Total(s) > most && n.shrink(&s) {
 	}

@@ -13,7 +13,7 @@ import (
 const (
 	// LeastCopy is how many bytes of a stack are copied at least where rings are small and the rest is read by threads
 	// with real-time priority, up to slowRate samples a second. As many stacks are complete as with full copies: 99.6 % by
-	// 8 KiB in bench/COPIES.md. 7 KiB are what 64 CPUs can hold for a quarter of a second; of three builds of this package
+	// 8 KiB in bench/COPIES.md. 7 KiB are what 64 CPUs can hold for a quarter of a second; of three builds of a package
 	// by 'go build', 99.68 to 99.71 % are complete with these, and 99.48 to 99.80 % with full copies.
 	LeastCopy = 7 << 10
 	slowRate  = 999
