@@ -35,6 +35,7 @@ type Options struct {
 	Strict        bool             // CFI only
 	NoJoin        bool             // stacks that the copy cuts off are not completed: see package unwind/link
 	Pairs         bool             // for package compare: each stack is followed by that of frame pointers
+	ChainsOnly    bool             // callchains by the kernel alone: no stacks are copied, and none unwound
 	RaisePriority bool             // with priority over the recorded processes, if that is permitted
 	Delay         time.Duration    // until samples are taken; below 0: until Control says so
 	Duration      time.Duration    // 0: until the command or the processes end, or until stopped

@@ -123,7 +123,7 @@ func (r *recording) open() error {
 		MaxStack: r.MaxStack, Strict: r.Strict, Pairs: r.Pairs,
 		Room: func() bool { return !r.source.HalfFull() }, SomeRoom: func() bool { return !r.source.NearlyFull() },
 		Waits: func() { r.source.Glance(r.session.Glance) }, OfSamples: func() bool { return r.source.OfSamples() },
-		Join: !r.NoJoin && !r.Strict && !r.Pairs, JoinAfter: session.JoinAfter, KeepFiles: r.KeepFiles,
+		Join: !r.NoJoin && !r.Strict && !r.Pairs && !r.ChainsOnly, JoinAfter: session.JoinAfter, KeepFiles: r.KeepFiles,
 		CommandLines: r.CommandLines,
 		BuildIDs:     func(path string, id []byte) { r.writer.BuildID(path, id, false) },
 	}
@@ -172,8 +172,8 @@ func (r *recording) openSource() error {
 	}
 	r.source, err = perfring.Open(t, perfring.Options{
 		Events: r.Events, Freq: r.Freq, Period: r.Period, StackSize: r.StackSize, Pages: r.RingPages,
-		LeastStack: r.leastStack(),
-		UserChain:  !r.Strict || r.Pairs, Delayed: r.Delay != 0,
+		LeastStack: r.leastStack(), NoStack: r.ChainsOnly,
+		UserChain: !r.Strict || r.Pairs || r.ChainsOnly, Delayed: r.Delay != 0,
 	})
 	if err != nil {
 		return err

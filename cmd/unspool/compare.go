@@ -38,11 +38,12 @@ type compareFlags struct {
 	sort      string
 	comms     []string
 	builds    bool
+	price     bool
 	rounds    positive
 	nameFlags
 
 	commands [2]string // of builds
-	passed   []string  // options that are those of record, as typed
+	passed   []string  // options that are those of record, as typed; of builds and prices
 
 	least, most []limit
 	rows        []compare.RowsBy
@@ -76,12 +77,15 @@ Each sample carries both answers: the kernel's walk along frame pointers, and th
 stack as its unwind tables have it. FILE is a recording with raw stacks, of
 'perf record --call-graph dwarf'. See 'unspool report A B' for two recordings.
 
+With --price, run COMMAND again and again, and say what profiling costs it.
+
 With --builds, run two command lines by turns, each by sh -c, until it is known to
 ±0.5 % by how much their CPU times differ, and say in which functions.
 
 No recording is kept, only the result is printed.`,
 		Example: `  unspool compare -- ./program
   unspool compare -a -d 60 --html report.html
+  unspool compare --price -- ./program
   unspool compare --fail-under usable=90 --fail-over false=5 -- make check
   unspool compare --builds './old -n 10' './new -n 10' --rounds 20`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -91,11 +95,10 @@ No recording is kept, only the result is printed.`,
 				}
 				return nil
 			}
-			if f.rounds > 0 {
-				return &usageError{"unspool compare", errors.New("--rounds needs --builds")}
-			}
 			files := f.files(c, args)
 			switch {
+			case f.rounds > 0 && !f.price:
+				return &usageError{"unspool compare", errors.New("--rounds needs --builds or --price")}
 			case len(files) == 2:
 				return &usageError{"unspool compare",
 					errors.New("two recordings: 'unspool report A B' says what differs between them")}
@@ -109,6 +112,11 @@ No recording is kept, only the result is printed.`,
 			case len(files) == 0 && !f.given() && len(args) == 0:
 				return &usageError{"unspool compare",
 					errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")}
+			}
+			if f.price {
+				if err := f.priceArgs(c, files); err != nil {
+					return &usageError{"unspool compare", err}
+				}
 			}
 			return nil
 		},
@@ -141,7 +149,9 @@ No recording is kept, only the result is printed.`,
 	refuseEmpty(fl, "by", "sort", "comm")
 	fl.BoolVar(&f.builds, "builds", false,
 		"compare the times of two builds at the same work: 'A' and 'B' are command lines for sh -c")
-	fl.Var(&f.rounds, "rounds", "of builds: end after `N` rounds at the latest")
+	fl.BoolVar(&f.price, "price", false,
+		"run COMMAND by turns without a profiler, by frame pointers and by stacks, and say what these cost it")
+	fl.Var(&f.rounds, "rounds", "of builds: end after `N` rounds at the latest; of a price: N rounds (default 8)")
 	f.nameFlags.add(c)
 	f.color.add(c)
 	addWide(fl, &f.wide)
@@ -258,7 +268,7 @@ func (f *compareFlags) live(command []string) (under bool, status int, err error
 	}
 	defer os.RemoveAll(folder)
 	pairs := filepath.Join(folder, "pairs.data")
-	l, err := f.recordLive(command, pairs)
+	l, err := f.recordAndPrice(command, pairs)
 	if err != nil || l.status != 0 {
 		return false, l.status, err
 	}
@@ -267,7 +277,7 @@ func (f *compareFlags) live(command []string) (under bool, status int, err error
 		return false, 0, err
 	}
 	defer confined.close()
-	under, err = f.pairs(pairs, int(f.stackSize), l.costs)
+	under, err = f.pairs(pairs, int(f.stackSize), l)
 	return under, 0, err
 }
 
@@ -284,13 +294,13 @@ func (f *compareFlags) recording(path string) (under bool, err error) {
 	if err != nil && !errors.As(err, &damage) {
 		return false, err
 	}
-	under, perr := f.pairs(pairs, asked, nil)
+	under, perr := f.pairs(pairs, asked, livePairs{})
 	return under, errors.Join(err, perr)
 }
 
 // pairs prints the comparison of a temporary file with two callchains for each sample, of asked bytes of stack. The
 // file is removed at once, so that its folder is empty when the opener removes that, however this process ends.
-func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs) (under bool, err error) {
+func (f *compareFlags) pairs(path string, asked int, l livePairs) (under bool, err error) {
 	r, err := perfdata.Open(path)
 	if err != nil {
 		return false, err
@@ -325,10 +335,13 @@ func (f *compareFlags) pairs(path string, asked int, costs *compare.Costs) (unde
 		return false, errors.New("no sample has a user stack: there is nothing to compare")
 	}
 	c.Packages = func(images []profile.Image) []string { return f.owners(c.DWARF, images) }
-	if costs != nil && f.period == 0 && f.freq <= mostToldHz {
-		costs.Freq = uint64(f.freq)
+	if l.costs != nil && f.period == 0 && f.freq <= mostToldHz {
+		l.costs.Freq = uint64(f.freq)
 	}
-	result, err := c.Result(sym, compare.Options{StackSize: asked, Costs: costs, Order: f.order})
+	if l.price != nil {
+		l.price.Kernel, l.price.CPU = r.Text(perfdata.OSRelease), r.Text(perfdata.CPUDesc)
+	}
+	result, err := c.Result(sym, compare.Options{StackSize: asked, Costs: l.costs, Price: l.price, Order: f.order})
 	if err != nil {
 		return false, err
 	}

@@ -30,7 +30,7 @@ import (
 // mostRecorded is how many rounds are recorded: more say little more of functions, and are read and compared together.
 const mostRecorded = 10
 
-// ofRecord are the options of compare --builds that are those of record.
+// ofRecord are the options of compare that are those of record where it records with that: see recordRun.
 var ofRecord = []string{"event", "freq", "count", "mmap-pages", "stack-size", "call-graph", "max-stack", "strict",
 	"sandbox", "no-sandbox"}
 
@@ -57,22 +57,30 @@ func (f *compareFlags) buildArgs(c *cobra.Command, args []string) error {
 	var names cobra.Command
 	new(nameFlags).add(&names)
 	var err error
-	f.passed = nil
+	f.passed = passedOn(c.Flags())
 	c.Flags().Visit(func(fl *pflag.Flag) {
-		switch {
-		case slices.Contains(ofRecord, fl.Name):
-			if list, ok := fl.Value.(pflag.SliceValue); ok {
-				for _, value := range list.GetSlice() {
-					f.passed = append(f.passed, "--"+fl.Name+"="+value)
-				}
-				return
-			}
-			f.passed = append(f.passed, "--"+fl.Name+"="+fl.Value.String())
-		case !slices.Contains(ofBuilds, fl.Name) && names.Flags().Lookup(fl.Name) == nil && err == nil:
+		if !slices.Contains(ofRecord, fl.Name) && !slices.Contains(ofBuilds, fl.Name) &&
+			names.Flags().Lookup(fl.Name) == nil && err == nil {
 			err = fmt.Errorf("--builds and --%s cannot be used together", fl.Name)
 		}
 	})
 	return err
+}
+
+// passedOn returns the options of record that were typed.
+func passedOn(flags *pflag.FlagSet) (options []string) {
+	flags.Visit(func(fl *pflag.Flag) {
+		switch list, ok := fl.Value.(pflag.SliceValue); {
+		case !slices.Contains(ofRecord, fl.Name):
+		case ok:
+			for _, value := range list.GetSlice() {
+				options = append(options, "--"+fl.Name+"="+value)
+			}
+		default:
+			options = append(options, "--"+fl.Name+"="+fl.Value.String())
+		}
+	})
+	return options
 }
 
 // compareBuilds runs, records and compares both commands.
@@ -166,13 +174,21 @@ func unlessAsked(ctx context.Context, err error) error {
 	return err
 }
 
-// recordBuild records a command as record does, in a process of its own.
-func (f *compareFlags) recordBuild(ctx context.Context, build int, path string) error {
-	args := slices.Concat([]string{"record", "-q", "--no-buildid-cache"}, f.passed,
-		[]string{"-o", path, "--", "sh", "-c", f.commands[build]})
+// recordRun records a command as record does, in a process of its own, with the options that were typed and more. What
+// it has used includes what the command has.
+func (f *compareFlags) recordRun(ctx context.Context, path string, command []string, options ...string) (
+	builds.Used, error,
+) {
+	args := slices.Concat([]string{"record", "-q", "--no-buildid-cache"}, f.passed, options, []string{"-o", path, "--"},
+		command)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", args...)
 	cmd.Args[0] = os.Args[0]
-	_, err := runMeasured(cmd, syscall.SIGINT)
+	return runMeasured(cmd, syscall.SIGINT)
+}
+
+// recordBuild records the command of a build.
+func (f *compareFlags) recordBuild(ctx context.Context, build int, path string) error {
+	_, err := f.recordRun(ctx, path, []string{"sh", "-c", f.commands[build]})
 	return f.failed(build, "recorded", cmp.Or(ctx.Err(), err)) // one that is asked to end may end well
 }
 

@@ -16,6 +16,7 @@ import (
 // A livePairs is such a recording, and what was found on the way.
 type livePairs struct {
 	costs  *compare.Costs // nil if they could not be measured
+	price  *compare.Price // nil if it was not measured
 	status int            // of a process that has failed and said why
 }
 

@@ -46,6 +46,7 @@ type recordFlags struct {
 	quiet     bool
 	verbose   bool
 	noCache   bool
+	chains    bool    // for compare --price
 	spool     spooled // in a process of its own
 	rotationFlags
 	sandboxFlags
@@ -122,6 +123,8 @@ recording and leaves a complete file.`,
 	refuseEmpty(fl, "control", "stats")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print nothing but errors")
 	addVerbose(fl, &f.verbose)
+	fl.BoolVar(&f.chains, chainsFlag, false, "")
+	_ = fl.MarkHidden(chainsFlag)
 	c.MarkFlagsMutuallyExclusive("cmdline", "no-cmdline")
 	f.sandboxFlags.add(c, "record")
 	f.addSpool(fl)
@@ -158,12 +161,15 @@ func (f *recordFlags) addRecording(c *cobra.Command) {
 	c.RegisterFlagCompletionFunc("event", completeEvents)
 }
 
+// chainsFlag is the option by which stacks are left to frame pointers.
+const chainsFlag = "chains-only"
+
 // options turns flags into what capture is asked to do.
 func (f *recordFlags) options(command []string) (o live.Options, err error) {
 	o = live.Options{
 		Command: command,
 		Freq:    uint64(f.freq), Period: uint64(f.period),
-		StackSize: int(f.stackSize), MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, RaisePriority: true,
+		StackSize: int(f.stackSize), MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, ChainsOnly: f.chains, RaisePriority: true,
 		Output: f.output, Compress: f.compress,
 		CommandLine: os.Args,
 		Version:     "unspool " + version,

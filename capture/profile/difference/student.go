@@ -20,6 +20,24 @@ func welch(a, b mean) (difference, err float64, freedom int) {
 	return b.value - a.value, math.Sqrt(v), freedom
 }
 
+// Mean is the mean of values, 0 of none, and the interval that it has but for a probability outside, by Student's t:
+// infinite with fewer than two.
+func Mean(values []float64, outside float64) (low, value, high float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		value += v / n
+	}
+	if n < 2 {
+		return math.Inf(-1), value, math.Inf(1)
+	}
+	squares := 0.0
+	for _, v := range values {
+		squares += (v - value) * (v - value)
+	}
+	half := Student(outside, len(values)-1) * math.Sqrt(squares/(n-1)/n)
+	return value - half, value, value + half
+}
+
 // student is what quantile is, for a variance that is estimated with so many degrees of freedom.
 func student(tests, freedom int) float64 {
 	return Student((1-Confidence)/float64(max(tests, 1)), freedom)

@@ -89,27 +89,22 @@ func cpuOf(u *Used) time.Duration  { return u.CPU }
 
 // ratio is the difference of a time, whose interval is wrong with a probability.
 func (r Rounds) ratio(of func(*Used) time.Duration, wrong float64) Ratio {
-	logs, n := make([]float64, len(r)), float64(len(r))
-	mean := 0.0
+	logs := make([]float64, len(r))
 	for i := range r {
-		logs[i] = math.Log(seconds(of(&r[i][B])) / seconds(of(&r[i][A])))
-		mean += logs[i] / n
+		logs[i] = math.Log(Times(of(&r[i][B]), of(&r[i][A])))
 	}
+	low, mean, high := difference.Mean(logs, wrong)
 	ratio := Ratio{math.Inf(-1), math.Expm1(mean), math.Inf(1), len(r) > 1}
-	if !ratio.Known {
-		return ratio
+	if ratio.Known {
+		ratio.Low, ratio.High = math.Expm1(low), math.Expm1(high)
 	}
-	squares := 0.0
-	for _, l := range logs {
-		squares += (l - mean) * (l - mean)
-	}
-	half := difference.Student(wrong, len(r)-1) * math.Sqrt(squares/(n-1)/n)
-	ratio.Low, ratio.High = math.Expm1(mean-half), math.Expm1(mean+half)
 	return ratio
 }
 
-// seconds is a time that is not too short to be divided by.
-func seconds(d time.Duration) float64 { return max(d, time.Microsecond).Seconds() }
+// Times is how many times as long b is as a. Neither is taken for shorter than 1 µs.
+func Times(b, a time.Duration) float64 {
+	return max(b, time.Microsecond).Seconds() / max(a, time.Microsecond).Seconds()
+}
 
 // mean is the mean of a time of a build.
 func (r Rounds) mean(build int, of func(*Used) time.Duration) float64 {

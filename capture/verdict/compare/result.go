@@ -45,6 +45,8 @@ type Result struct {
 
 	Cost *CostResult `json:"cost,omitempty"` // nil for recordings that were made elsewhere
 
+	Price *PriceResult `json:"price,omitempty"` // nil if it was not measured
+
 	Lint []FindingResult `json:"lint"`
 
 	Problems []string `json:"problems"`
@@ -164,6 +166,7 @@ const version = 2
 type Options struct {
 	StackSize int    // of the copies of stacks, in bytes
 	Costs     *Costs // nil if not known
+	Price     *Price // nil if not measured
 	Order     Order  // of rows
 }
 
@@ -235,6 +238,9 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, o Options) (*Result, error)
 		}
 		r.Cost = &CostResult{costs.StackSize, cost(costs.Chain), cost(costs.Stack)}
 	}
+	if o.Price != nil {
+		r.Price = o.Price.result()
+	}
 	if r.Problems == nil {
 		r.Problems = []string{}
 	}
@@ -242,7 +248,8 @@ func (c *Comparison) Result(sym *symbols.Symbolizer, o Options) (*Result, error)
 	if err != nil {
 		return nil, err
 	}
-	r.Verdict = c.verdict(samples, images, packages, costs)
+	r.Verdict = c.verdict(samples, images, packages)
+	r.Verdict.Sentence += priceSentence(r.Price, costs)
 	rows := c.rowsBy(samples, packages, o.Order)
 	r.Programs, r.Comms, r.Images, r.Packages = rows[ByProgram], rows[ByComm], rows[ByImage], rows[ByPackage]
 	return r, nil

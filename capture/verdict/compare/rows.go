@@ -251,15 +251,19 @@ func (p PortionResult) Text() string {
 // percentRange is a share and its interval, with as many digits as the interval is wide: "43 % (41–45)".
 func percentRange(p *PortionResult) string {
 	e := p.estimate()
-	digits := 2
-	switch half := max(e.High-e.Value, e.Value-e.Low); {
+	n := digits(max(e.High-e.Value, e.Value-e.Low))
+	return fmt.Sprintf("%s %% (%s–%s)", rounded(e.Value, n, nearest), rounded(e.Low, n, down), rounded(e.High, n, up))
+}
+
+// digits is with how many digits behind the point percentages are printed whose interval goes so far to a side.
+func digits(half float64) int {
+	switch {
 	case half >= 0.01:
-		digits = 0
+		return 0
 	case half >= 0.001:
-		digits = 1
+		return 1
 	}
-	return fmt.Sprintf("%s %% (%s–%s)", rounded(e.Value, digits, nearest), rounded(e.Low, digits, down),
-		rounded(e.High, digits, up))
+	return 2
 }
 
 // Interval is where the share lies, for the page.

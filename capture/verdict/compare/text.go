@@ -29,6 +29,7 @@ func (r *Result) WriteText(w io.Writer, o Style) error {
 	p.shares(r)
 	p.sizes(r)
 	p.cost(r)
+	p.price(r)
 	p.lint(r)
 	for _, problem := range r.Problems {
 		p.line("note: %s", human.Clean(problem))
@@ -293,6 +294,22 @@ func (p *page) cost(r *Result) {
 		c.Chain.User)
 	p.line("%-34s  %10.0f  %10.1f  %10.1f", fmt.Sprintf("  stack, %d bytes, and unwinding", c.StackSize),
 		c.Stack.Bytes, c.Stack.Kernel, c.Stack.User)
+}
+
+func (p *page) price(r *Result) {
+	if r.Price == nil {
+		return
+	}
+	p.head("%-34s  %10s  %s", "what profiling costs this command", "CPU time", "more, each at 95 %")
+	p.line("%-34s  %8.3f s", "  without a profiler", r.Price.Without)
+	for _, row := range r.Price.Rows {
+		cpu := "computed"
+		if !row.Computed {
+			cpu = fmt.Sprintf("%.3f s", row.CPU)
+		}
+		p.line("%-34s  %10s  %s", "  "+row.Words(), cpu, row.Text())
+	}
+	p.line("  %s", human.Clean(r.Price.Machine()))
 }
 
 func (p *page) lint(r *Result) {

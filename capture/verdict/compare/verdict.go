@@ -37,7 +37,7 @@ const mostStrata = 1000
 
 // verdict computes the verdict of a comparison. images are those to blame. Its strata are the tasks: how much of the
 // time each of them takes is no chance of sampling.
-func (c *Comparison) verdict(samples []taskGroup, images []Blame, packages []string, costs *Costs) *VerdictResult {
+func (c *Comparison) verdict(samples []taskGroup, images []Blame, packages []string) *VerdictResult {
 	var strata []*[tests]difference.Portion
 	for j := range samples {
 		of := &samples[j]
@@ -70,7 +70,7 @@ func (c *Comparison) verdict(samples []taskGroup, images []Blame, packages []str
 			most = fmt.Sprintf("%s: %s", c.shortOwner(b.image, packages), b.wrongCause)
 		}
 	}
-	v.Sentence = v.sentence(c.whose(), c.Samples, most, costs)
+	v.Sentence = v.sentence(c.whose(), c.Samples, most)
 	return v
 }
 
@@ -88,7 +88,7 @@ func (c *Comparison) whose() string {
 
 // sentence writes the verdict as the first line of everything. whose is a program, or "" for several; most is in whose
 // code most of the stacks that are false are lost, and why.
-func (v *VerdictResult) sentence(whose string, samples uint64, most string, costs *Costs) string {
+func (v *VerdictResult) sentence(whose string, samples uint64, most string) string {
 	stacks := human.Plural(samples, "stack")
 	if whose != "" {
 		stacks = whose + "'s " + stacks
@@ -115,12 +115,21 @@ func (v *VerdictResult) sentence(whose string, samples uint64, most string, cost
 	} else {
 		b.WriteString(".")
 	}
-	if costs != nil {
+	return b.String()
+}
+
+// priceSentence says what profiling costs, behind the verdict: the price, or what a sample costs, as far as that is
+// known.
+func priceSentence(price *PriceResult, costs *Costs) string {
+	switch {
+	case price != nil:
+		return price.sentence()
+	case costs != nil:
 		rate := costs.rate()
-		fmt.Fprintf(&b, " DWARF costs %s of a busy CPU at %s Hz and frame pointers %s, only while they profile.",
+		return fmt.Sprintf(" DWARF costs %s of a busy CPU at %s Hz and frame pointers %s, only while they profile.",
 			costs.Stack.percent(rate), human.Number(rate), costs.Chain.percent(rate))
 	}
-	return b.String()
+	return ""
 }
 
 // percent is how much of a CPU samples take at a rate.
@@ -162,7 +171,7 @@ func rounded(share float64, digits int, to direction) string {
 	case down:
 		n = math.Floor(n + 1e-9)
 	case up:
-		n = math.Ceil(n - 1e-9)
+		n = max(0, math.Ceil(n-1e-9)) // and not −0
 	}
 	return sign + strconv.FormatFloat(n/scale, 'f', -1, 64)
 }

@@ -54,7 +54,7 @@ func samplesOf(t *testing.T, c *Comparison) []taskGroup {
 func verdictOf(t *testing.T, c *Comparison) *VerdictResult {
 	t.Helper()
 	_, images := c.blames(func(int32) Cause { return Unexplained })
-	return c.verdict(samplesOf(t, c), images, make([]string, len(c.DWARF.Images)), nil)
+	return c.verdict(samplesOf(t, c), images, make([]string, len(c.DWARF.Images)))
 }
 
 func first(int) int32 { return 0 }
@@ -158,7 +158,7 @@ func TestCauseOfFalse(t *testing.T) {
 	if len(images) != 1 || images[0].Samples != 3000 || images[0].Cause != Prologue {
 		t.Fatalf("%+v", images)
 	}
-	v := c.verdict(samplesOf(t, c), images, make([]string, len(c.DWARF.Images)), nil)
+	v := c.verdict(samplesOf(t, c), images, make([]string, len(c.DWARF.Images)))
 	if !strings.Contains(v.Sentence, "(most in libz.so.1: epilogue)") {
 		t.Error(v.Sentence)
 	}
