@@ -122,7 +122,14 @@ func (f *differenceFlags) writePage(m *difference.Merged) error {
 		return err
 	}
 	defer file.Discard()
-	title := filepath.Base(m.Runs[difference.A][0].Name) + " → " + filepath.Base(m.Runs[difference.B][0].Name)
+	var of [2]string
+	for side, runs := range m.Runs {
+		of[side] = filepath.Base(runs[0].Name)
+		if more := len(runs) - 1; more > 0 {
+			of[side] += fmt.Sprintf(" and %d more", more)
+		}
+	}
+	title := of[difference.A] + " → " + of[difference.B]
 	if f.Filter != "" {
 		title += ", " + f.Filter
 	}

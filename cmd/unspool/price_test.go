@@ -110,7 +110,8 @@ func TestPriceIsInterrupted(t *testing.T) {
 func TestMachinePrice(t *testing.T) {
 	lane.Machine(t, 0.9)
 	needRoot(t)
-	e := unspool(t, t.TempDir(), "compare", "-q", "--json", "--price", "--", buildUsable(t, keepsFrames...), "1000", "1000000")
+	program := buildUsable(t, keepsFrames...)
+	e := unspool(t, t.TempDir(), "compare", "-q", "--json", "--price", "--", program, "1000", "1000000")
 	p := comparedJSON(t, e).Price
 	row := func(way string, hz uint64) compare.PriceRow {
 		return p.Rows[slices.IndexFunc(p.Rows, func(r compare.PriceRow) bool { return r.Way == way && r.Hz == hz })]

@@ -241,9 +241,6 @@ func (f *reportFlags) sides(args []string) (files [2][]string, err error) {
 			return files, err
 		}
 	}
-	if f.html != "" && len(files[0])+len(files[1]) > 2 {
-		return files, errors.New("--html: a page is about one recording of each side")
-	}
 	return files, nil
 }
 

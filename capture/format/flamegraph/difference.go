@@ -3,6 +3,7 @@ package flamegraph
 import (
 	"bufio"
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"slices"
@@ -28,7 +29,7 @@ var differencePage = sync.OnceValue(func() *template.Template {
 	return Page(differenceHTML, nil)
 })
 
-// DifferencePage is what the page of two recordings is.
+// DifferencePage is what the page of two sides is.
 type DifferencePage struct {
 	Title   string
 	Amounts bool // go by CPU time at first, and not by shares
@@ -41,15 +42,22 @@ type pagePair struct {
 	Each       [2]float64
 }
 
-// pageSide is what the page says of a recording.
+// pageSide is a side, and how long its recording is: 0 of several, whose samples have no common time.
 type pageSide struct {
-	Name, File string
-	Facts      []fact
-	Seconds    float64
+	Name    string
+	Runs    []pageRun
+	Seconds float64
 }
 
-// WriteDifference writes a page about two recordings, one of each side: a flame graph of both, whose colours say
-// by how much each frame differs, and a table of functions.
+// pageRun is what the page says of a recording.
+type pageRun struct {
+	Name, File string
+	Facts      []fact
+}
+
+// WriteDifference writes a page about the recordings of two sides: a flame graph of both, whose colours say by how much
+// each frame differs, and a table of functions. The samples of a side's recordings are added up. The difference has the
+// error of sampling only, as the page counts again whenever a part of the samples is chosen.
 func WriteDifference(w io.Writer, m *difference.Merged, o DifferencePage) error {
 	g := newGraph(m.Profile)
 	s, err := g.bothTimed(m)
@@ -73,8 +81,19 @@ func WriteDifference(w io.Writer, m *difference.Merged, o DifferencePage) error 
 	}
 	var sides []pageSide
 	for side, name := range []string{"A", "B"} {
-		s := &m.Runs[side][0]
-		sides = append(sides, pageSide{name, human.Printable(s.Name), summary(s.Profile), length(s).Seconds()})
+		of := pageSide{Name: name}
+		for i := range m.Runs[side] {
+			r := &m.Runs[side][i]
+			run := pageRun{name, human.Printable(r.Name), summary(r.Profile)}
+			if len(m.Runs[side]) > 1 {
+				run.Name = fmt.Sprintf("%s%d", name, i+1)
+			}
+			of.Runs = append(of.Runs, run)
+		}
+		if single(m) {
+			of.Seconds = length(&m.Runs[side][0]).Seconds()
+		}
+		sides = append(sides, of)
 	}
 	var names []string
 	for i := range m.Unnamed {
@@ -85,7 +104,7 @@ func WriteDifference(w io.Writer, m *difference.Merged, o DifferencePage) error 
 	values := Head(o.Title, Style()+differenceCSS,
 		Script()+StripScript()+pageJS+statisticsJS+differenceJS+"start(DifferencePage);\n")
 	values["Pairs"], values["Sides"], values["Names"] = pairs, sides, names
-	values["Amounts"], values["Data"] = o.Amounts, data
+	values["Amounts"], values["Data"], values["Single"] = o.Amounts, data, single(m)
 	out := bufio.NewWriter(w)
 	if err := differencePage().Execute(out, values); err != nil {
 		return err
@@ -93,11 +112,19 @@ func WriteDifference(w io.Writer, m *difference.Merged, o DifferencePage) error 
 	return out.Flush()
 }
 
+// single reports whether each side has one recording.
+func single(m *difference.Merged) bool {
+	return len(m.Runs[difference.A]) == 1 && len(m.Runs[difference.B]) == 1
+}
+
 // length is how long a recording is. Times that are made up may make it negative.
 func length(r *difference.Run) time.Duration { return max(0, r.Duration) }
 
-// bothTimed finds the times of both recordings' samples, nil if either has none.
+// bothTimed finds the times of both recordings' samples, nil if either has none, or a side has several recordings.
 func (g *graph) bothTimed(m *difference.Merged) (*steps, error) {
+	if !single(m) {
+		return nil, nil
+	}
 	for _, runs := range m.Runs {
 		if runs[0].Timeline == nil {
 			return nil, nil

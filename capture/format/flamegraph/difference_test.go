@@ -123,6 +123,35 @@ func functionRows(m *difference.Merged) (self, total difference.Rows) {
 	return self, total
 }
 
+// Two recordings of A and one of B: samples are added up, and CPU time is the mean of a side. That of A is of 2,000
+// samples, 1.96 √(2000 + 1) + 1.96² / 2 of which are half a millisecond each: with B's, ±0.097 s.
+func TestDifferencePageOfSeveral(t *testing.T) {
+	both := changed(t, work)
+	m, err := difference.Merge([]difference.Run{both[0], both[0]}, both[1:], difference.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Runs[difference.A][1].Name = hostile
+	p := openDifference(t, m, DifferencePage{})
+	p.text("#sum", "CPU time 1.00 s → 2.00 s +1.00 ±0.10 (+100.0 %)")
+	p.text("#changes .runs", "2 of A and 1 of B added up, CPU time being the mean of a side’s recordings: the spread "+
+		"between them is in no interval here, so that nothing is called significant. ‘unspool report A1,A2,… B1,B2,…’ "+
+		"prints the intervals that have it.")
+	p.text("#recordings section:nth-child(2) h2", "A2: "+human.Printable(hostile))
+	if n := browser.Eval[int](p.Page, `document.querySelectorAll('#recordings section').length`); n != 3 {
+		t.Errorf("%d recordings", n)
+	}
+	if !browser.Eval[bool](p.Page, `[...document.querySelectorAll('.strip')].every(s => s.hidden)`) {
+		t.Error("recordings that have no common time have a strip")
+	}
+	rows := browser.Eval[[][]string](p.Page,
+		`[...document.querySelectorAll('#changes tbody tr')].map(r => [...r.cells].slice(0, 3).map(c => c.textContent))`)
+	want := [][]string{{"gone program", "18.0 %", "·"}, {"work program", "50.0 %", "67.0 %"}, {"fresh program", "·", "5.00 %"}}
+	if !slices.EqualFunc(rows, want, slices.Equal[[]string]) {
+		t.Errorf("%q\nwant %q", rows, want)
+	}
+}
+
 // nodeChanges compares the nodes, each with those below it.
 func nodeChanges(t *testing.T, m *difference.Merged) []difference.Delta {
 	t.Helper()
