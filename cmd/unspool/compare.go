@@ -71,13 +71,16 @@ func compareCommand(status *int) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "compare [options] -a | -p PID | -- COMMAND [ARG…] | FILE | --builds 'A' 'B'",
 		Short: "Compare frame-pointer stacks with DWARF stacks, or the times of two builds",
-		Long: `Say in one sentence how many stacks are usable with frame pointers and how many
-show a call that never was, and which package is to blame.
+		Long: `Say in one sentence how many stacks are usable with frame pointers, how many show a
+call that never was, which package is to blame, and what sampling costs. A stack is
+usable if it has every frame from main, or where its thread begins, to the leaf's caller.
 Each sample carries both answers: the kernel's walk along frame pointers, and the
 stack as its unwind tables have it. FILE is a recording with raw stacks, of
 'perf record --call-graph dwarf'. See 'unspool report A B' for two recordings.
 
-With --price, run COMMAND again and again, and say what profiling costs it.
+With --price, run COMMAND by turns without a profiler, sampled along frame pointers, and
+with stacks, and say how much more CPU time that takes: at 999 and 4,999 Hz as measured,
+at 20 and 99 Hz as computed from these.
 
 With --builds, run two command lines by turns, each by sh -c, until it is known to
 ±0.5 % by how much their CPU times differ, and say in which functions.

@@ -50,7 +50,7 @@ func TestPrice(t *testing.T) {
 		t.Errorf("%q, want %q\n%s", ways, want, mustRead(t, log))
 	}
 	r := comparedJSON(t, e)
-	if p := r.Price; p == nil || p.Rounds != 2 || len(p.Rows) != 8 || p.Without <= 0 || p.Kernel == "" || p.CPUs < 1 ||
+	if p := r.Price; p == nil || p.Rounds != 2 || len(p.Rows) != 10 || p.Without <= 0 || p.Kernel == "" || p.CPUs < 1 ||
 		p.Rows[3].CPU <= 0 || !strings.Contains(r.Verdict.Sentence, " The price of DWARF at 999 Hz is ") {
 		t.Errorf("%+v", p)
 	}

@@ -17,9 +17,10 @@ import (
 // PriceRates are the rates at which a price is measured, in samples a second, from low to high.
 var PriceRates = [2]uint64{999, 4999}
 
-// computedRates are those at which a price is computed, by a line through the measured ones: a constant, to start and
-// to end, and so much for each sample. What is sampled that rarely costs too little to be measured.
-var computedRates = []uint64{20, 99}
+// computedRates are those at which a price is computed, by a line through the measured ones: so much for each sample,
+// and a constant, to start and to end, which is the price at 0 Hz. What is sampled that rarely costs too little to be
+// measured.
+var computedRates = []uint64{0, 20, 99}
 
 // A PriceWay is a way to run a command: without a profiler, with one that follows frame pointers, or with one that
 // copies and unwinds stacks.
@@ -131,7 +132,11 @@ func (r PriceRow) Text() string {
 
 // Words are the way and the rate.
 func (r PriceRow) Words() string {
-	return fmt.Sprintf("%s, %s Hz", strings.ReplaceAll(r.Way, "_", " "), human.Number(r.Hz))
+	at := human.Number(r.Hz) + " Hz"
+	if r.Hz == 0 {
+		at = "start and end"
+	}
+	return strings.ReplaceAll(r.Way, "_", " ") + ", " + at
 }
 
 // sentence says the price at the lower one of the measured rates, behind the verdict.

@@ -26,7 +26,7 @@ func pricedByHand() *Price {
 
 // pricedRows are the rows of pricedByHand. At 99 Hz, a round has 1.225 times its price at 999 Hz, less 0.225 times that
 // at 4,999 Hz: −1.025, 0.2 and 1.425 with frame pointers, and 0.2775, 0.31 and 0.4775 with stacks. At 20 Hz the factors
-// are 1.24475 and 0.24475.
+// are 1.24475 and 0.24475, and at 0 Hz 1.24975 and 0.24975.
 var pricedRows = []struct {
 	row  PriceRow
 	text string
@@ -35,6 +35,8 @@ var pricedRows = []struct {
 	{PriceRow{"stacks", 999, false, 0.104, 0.04, 0.037516, 0.042484}, "4 % (3.7–4.3)"},
 	{PriceRow{"frame_pointers", 4999, false, 0.110, 0.1, 0.1, 0.1}, "10 % (10–10)"},
 	{PriceRow{"stacks", 4999, false, 0.1202, 0.202, 0.197032, 0.206968}, "20.2 % (19.7–20.7)"},
+	{PriceRow{"frame_pointers", 0, true, 0, 0.00002, -0.031026, 0.031066}, "not measurable: at most 4 %"},
+	{PriceRow{"stacks", 0, true, 0, -0.0004595, -0.003166, 0.002247}, "not measurable: at most 0.3 %"},
 	{PriceRow{"frame_pointers", 20, true, 0, 0.00042, -0.030501, 0.031342}, "not measurable: at most 4 %"},
 	{PriceRow{"stacks", 20, true, 0, 0.000351, -0.002348, 0.003049}, "not measurable: at most 0.4 %"},
 	{PriceRow{"frame_pointers", 99, true, 0, 0.002, -0.028431, 0.032431}, "not measurable: at most 4 %"},
@@ -83,6 +85,8 @@ what profiling costs this command     CPU time  more, each at 95 %
   stacks, 999 Hz                       0.104 s  4 % (3.7–4.3)
   frame pointers, 4,999 Hz             0.110 s  10 % (10–10)
   stacks, 4,999 Hz                     0.120 s  20.2 % (19.7–20.7)
+  frame pointers, start and end       computed  not measurable: at most 4 %
+  stacks, start and end               computed  not measurable: at most 0.3 %
   frame pointers, 20 Hz               computed  not measurable: at most 4 %
   stacks, 20 Hz                       computed  not measurable: at most 0.4 %
   frame pointers, 99 Hz               computed  not measurable: at most 4 %
