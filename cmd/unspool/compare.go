@@ -92,34 +92,8 @@ No recording is kept, only the result is printed.`,
   unspool compare --fail-under usable=90 --fail-over false=5 -- make check
   unspool compare --builds './old -n 10' './new -n 10' --rounds 20`,
 		Args: func(c *cobra.Command, args []string) error {
-			if f.builds {
-				if err := f.buildArgs(c, args); err != nil {
-					return &usageError{"unspool compare", err}
-				}
-				return nil
-			}
-			files := f.files(c, args)
-			switch {
-			case f.rounds > 0 && !f.price:
-				return &usageError{"unspool compare", errors.New("--rounds needs --builds or --price")}
-			case len(files) == 2:
-				return &usageError{"unspool compare",
-					errors.New("two recordings: 'unspool report A B' says what differs between them")}
-			case len(files) > 2:
-				return &usageError{"unspool compare",
-					fmt.Errorf("unexpected argument %q: compare reads one recording, and a command stands after --",
-						files[1])}
-			case slices.Contains(files, "-"):
-				return &usageError{"unspool compare",
-					errors.New("compare reads a recording more than once: give a file instead of -")}
-			case len(files) == 0 && !f.given() && len(args) == 0:
-				return &usageError{"unspool compare",
-					errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")}
-			}
-			if f.price {
-				if err := f.priceArgs(c, files); err != nil {
-					return &usageError{"unspool compare", err}
-				}
+			if err := f.args(c, args); err != nil {
+				return &usageError{"unspool compare", err}
 			}
 			return nil
 		},
@@ -176,6 +150,29 @@ No recording is kept, only the result is printed.`,
 	c.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(compare.OrderKeys(), cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("comm", cobra.NoFileCompletions)
 	return c
+}
+
+// args checks the arguments, and the options that say what is compared.
+func (f *compareFlags) args(c *cobra.Command, args []string) error {
+	if f.builds {
+		return f.buildArgs(c, args)
+	}
+	files := f.files(c, args)
+	switch {
+	case f.rounds > 0 && !f.price:
+		return errors.New("--rounds needs --builds or --price")
+	case len(files) == 2:
+		return errors.New("two recordings: 'unspool report A B' says what differs between them")
+	case len(files) > 2:
+		return fmt.Errorf("unexpected argument %q: compare reads one recording, and a command stands after --", files[1])
+	case slices.Contains(files, "-"):
+		return errors.New("compare reads a recording more than once: give a file instead of -")
+	case len(files) == 0 && !f.given() && len(args) == 0:
+		return errors.New("nothing to compare: give -a, -p PID, -- COMMAND, or a recording")
+	case f.price:
+		return f.priceArgs(c, files)
+	}
+	return nil
 }
 
 // files are the arguments that are recordings, and not a command.

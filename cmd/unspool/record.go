@@ -169,8 +169,9 @@ func (f *recordFlags) options(command []string) (o live.Options, err error) {
 	o = live.Options{
 		Command: command,
 		Freq:    uint64(f.freq), Period: uint64(f.period),
-		StackSize: int(f.stackSize), MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, ChainsOnly: f.chains, RaisePriority: true,
-		Output: f.output, Compress: f.compress,
+		StackSize: int(f.stackSize), MaxStack: f.maxStack, Strict: f.strict, NoJoin: f.noJoin, RaisePriority: true,
+		ChainsOnly: f.chains,
+		Output:     f.output, Compress: f.compress,
 		CommandLine: os.Args,
 		Version:     "unspool " + version,
 	}

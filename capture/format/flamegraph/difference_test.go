@@ -146,7 +146,9 @@ func TestDifferencePageOfSeveral(t *testing.T) {
 	}
 	rows := browser.Eval[[][]string](p.Page,
 		`[...document.querySelectorAll('#changes tbody tr')].map(r => [...r.cells].slice(0, 3).map(c => c.textContent))`)
-	want := [][]string{{"gone program", "18.0 %", "·"}, {"work program", "50.0 %", "67.0 %"}, {"fresh program", "·", "5.00 %"}}
+	want := [][]string{
+		{"gone program", "18.0 %", "·"}, {"work program", "50.0 %", "67.0 %"}, {"fresh program", "·", "5.00 %"},
+	}
 	if !slices.EqualFunc(rows, want, slices.Equal[[]string]) {
 		t.Errorf("%q\nwant %q", rows, want)
 	}

@@ -7,5 +7,6 @@
 //	  ──► class.go                     one class for each
 //	  ──► load.go                      sums by stack
 //	  ──► blame.go, lint.go, …         what follows from them
+//	cost.go, price.go                  what samples cost, in a loop and in a command
 //	  ──► text.go, json.go, page.go    for people and programs
 package compare
