@@ -91,7 +91,7 @@ func cpuOf(u *Used) time.Duration  { return u.CPU }
 func (r Rounds) ratio(of func(*Used) time.Duration, wrong float64) Ratio {
 	logs := make([]float64, len(r))
 	for i := range r {
-		logs[i] = math.Log(Times(of(&r[i][B]), of(&r[i][A])))
+		logs[i] = math.Log(seconds(of(&r[i][B])) / seconds(of(&r[i][A])))
 	}
 	low, mean, high := difference.Mean(logs, wrong)
 	ratio := Ratio{math.Inf(-1), math.Expm1(mean), math.Inf(1), len(r) > 1}
@@ -101,10 +101,8 @@ func (r Rounds) ratio(of func(*Used) time.Duration, wrong float64) Ratio {
 	return ratio
 }
 
-// Times is how many times as long b is as a. Neither is taken for shorter than 1 µs.
-func Times(b, a time.Duration) float64 {
-	return max(b, time.Microsecond).Seconds() / max(a, time.Microsecond).Seconds()
-}
+// seconds is a time that is not too short to be divided by.
+func seconds(d time.Duration) float64 { return max(d, time.Microsecond).Seconds() }
 
 // mean is the mean of a time of a build.
 func (r Rounds) mean(build int, of func(*Used) time.Duration) float64 {

@@ -11,7 +11,6 @@ import (
 
 	"unspool/capture/output/human"
 	"unspool/capture/profile/difference"
-	"unspool/capture/verdict/builds"
 )
 
 // PriceRates are the rates at which a price is measured, in samples a second, from low to high.
@@ -54,17 +53,32 @@ type Price struct {
 	Load        [2]float64 // load average of the last minute, before and after
 }
 
-// more is by how much more CPU time the command takes at a rate, as a share of what it takes without a profiler, by
-// round. Between measured rates and beyond them it is on a line.
-func (p *Price) more(stacks bool, hz uint64) (list []float64) {
-	low, high := PriceWay{PriceRates[0], stacks}, PriceWay{PriceRates[1], stacks}
-	along := (float64(hz) - float64(low.Hz)) / float64(high.Hz-low.Hz)
-	for _, r := range p.Rounds {
-		atLow, atHigh := builds.Times(r[low], r[PriceWay{}])-1, builds.Times(r[high], r[PriceWay{}])-1
-		list = append(list, atLow+along*(atHigh-atLow))
+// share is by how much more CPU time the command takes at a rate, as a share of what it takes without a profiler, with
+// its interval. Between measured rates and beyond them, a round's time is on a line.
+//
+// It is that of all rounds together, and its variance is that of a ratio from clusters, as in package difference. The
+// mean of the rounds' ratios would be too large: where the time without a profiler is short by chance, a ratio is larger
+// by more than it is smaller where that time is long.
+func (p *Price) share(stacks bool, hz uint64) (low, value, high float64) {
+	from, to := PriceWay{PriceRates[0], stacks}, PriceWay{PriceRates[1], stacks}
+	along := (float64(hz) - float64(from.Hz)) / float64(to.Hz-from.Hz)
+	with := func(r PriceRound) float64 {
+		return r[from].Seconds() + along*(r[to]-r[from]).Seconds()
 	}
-	return list
+	bare, sum := max(p.mean(PriceWay{}), shortest.Seconds()), 0.0
+	for _, r := range p.Rounds {
+		sum += with(r)
+	}
+	times := sum / float64(len(p.Rounds)) / bare
+	var list []float64 // whose mean is the share, and whose spread is that of the rounds
+	for _, r := range p.Rounds {
+		list = append(list, times-1+(with(r)-times*r[PriceWay{}].Seconds())/bare)
+	}
+	return difference.Mean(list, 1-difference.Confidence)
 }
+
+// shortest is what no command takes less than, by which can be divided.
+const shortest = time.Microsecond
 
 // at is the price at a rate.
 func (p *Price) at(stacks bool, hz uint64) PriceRow {
@@ -72,7 +86,7 @@ func (p *Price) at(stacks bool, hz uint64) PriceRow {
 	if stacks {
 		row.Way = "stacks"
 	}
-	row.Low, row.Share, row.High = difference.Mean(p.more(stacks, hz), 1-difference.Confidence)
+	row.Low, row.Share, row.High = p.share(stacks, hz)
 	if !row.Computed {
 		row.CPU = p.mean(PriceWay{hz, stacks})
 	}
