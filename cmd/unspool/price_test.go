@@ -106,12 +106,12 @@ func TestPriceIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestMachinePrice measures what half a second of work costs more: samples cost more at a higher rate, and with stacks.
+// TestMachinePrice measures what a second of work costs more: samples cost more at a higher rate, and with stacks.
 func TestMachinePrice(t *testing.T) {
 	lane.Machine(t, 0.9)
 	needRoot(t)
 	program := buildUsable(t, keepsFrames...)
-	r := start(t, t.TempDir(), nil, "compare", "-q", "--json", "--price", "--", program, "300", "1000000")
+	r := start(t, t.TempDir(), nil, "compare", "-q", "--json", "--price", "--", program, "1000", "1000000")
 	p := comparedJSON(t, r.finish(t, 5*time.Minute)).Price
 	row := func(way string, hz uint64) compare.PriceRow {
 		return p.Rows[slices.IndexFunc(p.Rows, func(r compare.PriceRow) bool { return r.Way == way && r.Hz == hz })]
