@@ -57,8 +57,8 @@ type Price struct {
 // its interval. Between measured rates and beyond them, a round's time is on a line.
 //
 // It is that of all rounds together, and its variance is that of a ratio from clusters, as in package difference. The
-// mean of the rounds' ratios would be too large: where the time without a profiler is short by chance, a ratio is larger
-// by more than it is smaller where that time is long.
+// mean of the rounds' ratios would be too large: where the time without a profiler is short by chance, a ratio is
+// larger by more than it is smaller where that time is long.
 func (p *Price) share(stacks bool, hz uint64) (low, value, high float64) {
 	from, to := PriceWay{PriceRates[0], stacks}, PriceWay{PriceRates[1], stacks}
 	along := (float64(hz) - float64(from.Hz)) / float64(to.Hz-from.Hz)

@@ -110,9 +110,9 @@ what profiling costs this command     CPU time  more, each at 95 %
 	}
 }
 
-// A round in which everything takes twice as long is no spread. And where the time without a profiler alone differs, the
-// price is that of the sums, 0 %, and not the mean of 50 % and −25 %: 1/3 and −1/3 have a standard deviation of 0.4714, and
-// Student's t with one degree of freedom is 12.7062.
+// A round in which everything takes twice as long is no spread. And where the time without a profiler alone differs,
+// the price is that of the sums, 0 %, and not the mean of 50 % and −25 %: 1/3 and −1/3 have a standard deviation of
+// 0.4714, and Student's t with one degree of freedom is 12.7062.
 func TestPriceOfUnequalRounds(t *testing.T) {
 	const ms = time.Millisecond
 	p := Price{Rounds: []PriceRound{
