@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	allCaps = "CapEff:\t000001ffffffffff\nSeccomp:\t0\n"
-	noCaps  = "Name:\tunspool\nCapEff:\t0000000000000000\nSeccomp:\t0\n"
+	allCaps = "CapPrm:\t000001ffffffffff\nSeccomp:\t0\n"
+	noCaps  = "Name:\tunspool\nCapPrm:\t0000000000000000\nSeccomp:\t0\n"
 	status  = "proc/self/status"
 	kernel  = "proc/sys/kernel/"
 	events  = "sys/kernel/tracing/events/sched/sched_switch/id"
@@ -168,7 +168,7 @@ func TestShortfalls(t *testing.T) {
 			change: refuse(unix.EACCES, all...),
 			check:  "command", state: Fail, detail: "perf_event_paranoid is 3",
 			fix: "sudo sysctl kernel.perf_event_paranoid=2"},
-		{name: "refused by a container", files: files{status: "CapEff:\t000001ffffffffff\nSeccomp:\t2\n"},
+		{name: "refused by a container", files: files{status: "CapPrm:\t000001ffffffffff\nSeccomp:\t2\n"},
 			change: refuse(unix.EPERM, all...),
 			check:  "command", state: Fail, detail: "seccomp", fix: "docker run --cap-add PERFMON"},
 		{name: "no system call", change: refuse(unix.ENOSYS, all...),

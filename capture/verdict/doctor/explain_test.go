@@ -44,7 +44,7 @@ func TestExplain(t *testing.T) {
 			"sudo unspool record …"},
 		{"no new privileges", open(unix.EPERM), map[string]string{status: noCaps + "NoNewPrivs:\t1\n",
 			kernel + "perf_event_paranoid": "1"}, "every process", noNewPrivileges},
-		{"Debian's paranoid", open(unix.EACCES), map[string]string{status: "CapEff:\t0000004000000000\n",
+		{"Debian's paranoid", open(unix.EACCES), map[string]string{status: "CapPrm:\t0000004000000000\nCapEff:\t0\n",
 			kernel + "perf_event_paranoid": "3"}, "leaves perf events to CAP_SYS_ADMIN",
 			"sudo sysctl kernel.perf_event_paranoid=2"},
 		{"a user namespace", open(unix.EACCES), map[string]string{status: allCaps,
@@ -55,7 +55,7 @@ func TestExplain(t *testing.T) {
 		{"paranoid unknown", open(unix.EACCES), paranoid("-"), "not permitted", "sudo unspool record …"},
 		{"refused in spite of all", open(unix.EPERM), map[string]string{status: allCaps}, "seccomp", ""},
 		{"refused in a container", open(unix.EPERM),
-			map[string]string{status: "CapEff:\t000001ffffffffff\nSeccomp:\t2\n"}, "seccomp", "docker run"},
+			map[string]string{status: "CapPrm:\t000001ffffffffff\nSeccomp:\t2\n"}, "seccomp", "docker run"},
 		{"bare errno", unix.EACCES, user, "perf_event_paranoid is 2", "sudo sysctl kernel.perf_event_paranoid=1"},
 		{"descriptors", open(unix.EMFILE), nil, "too many open files: -p takes", "ulimit -n"},
 		{"descriptors, on opening a file", path("/lib/x.so", unix.EMFILE), nil, "too many open files", "ulimit -n"},
@@ -76,7 +76,7 @@ func TestExplain(t *testing.T) {
 		{"old kernel, breakpoint", breakpoint(own, unix.EINVAL), nil, "Linux 6.12.3-amd64 may be too old", ""},
 		{"no breakpoints", breakpoint(own, unix.EOPNOTSUPP), nil, "no hardware breakpoints", ""},
 		{"a breakpoint in the kernel", breakpoint(kernels, unix.EPERM),
-			map[string]string{status: "CapEff:\t0000004000000000\n"}, "takes root", ""}, // CAP_PERFMON alone
+			map[string]string{status: "CapPrm:\t0000004000000000\n"}, "takes root", ""}, // CAP_PERFMON alone
 		{"a user's in the kernel", breakpoint(kernels, unix.EACCES), user, "takes root", ""},
 		{"a breakpoint is not permitted", breakpoint(own, unix.EACCES), user, "perf_event_paranoid is 2",
 			"sudo sysctl kernel.perf_event_paranoid=1"},

@@ -41,9 +41,10 @@ func (m *Environment) status(field string) string {
 	return ""
 }
 
-// capabilities returns this process's effective capabilities.
+// capabilities returns what this process is permitted: a recording has it in effect only while it opens events, and an
+// error is explained afterwards.
 func (m *Environment) capabilities() capSet {
-	n, err := strconv.ParseUint(m.status("CapEff"), 16, 64)
+	n, err := strconv.ParseUint(m.status("CapPrm"), 16, 64)
 	if err != nil {
 		return 0
 	}
