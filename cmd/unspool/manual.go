@@ -32,6 +32,7 @@ func topics() (all []*cobra.Command) {
 		{"events", "What can be sampled with -e"},
 		{"formats", "Which formats there are, and how files are written"},
 		{"json", "What --stats and --json write"},
+		{"kernels", "Which kernels and releases are tested, and what older ones lack"},
 		{"limits", "What unspool cannot do"},
 		{"names", "Where names of functions come from"},
 		{"security", "What is trusted, bounded and confined"},

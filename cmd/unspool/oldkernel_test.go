@@ -78,6 +78,34 @@ func TestKernelsThatRefuse(t *testing.T) {
 	}
 }
 
+// TestHelpOfKernels expects the topic to name the releases that make test-kernels tries, and whatever older kernels lack.
+func TestHelpOfKernels(t *testing.T) {
+	e := unspoolHere(t, "", "help", "kernels")
+	if e.status != 0 || e.stderr != "" {
+		t.Fatalf("%+v", e)
+	}
+	text := strings.Join(strings.Fields(e.stdout), " ")
+	_, tried, ok := strings.Cut(string(mustRead(t, "../../Makefile")), "\nKERNELS ?= ")
+	if !ok {
+		t.Fatal("the Makefile has no KERNELS")
+	}
+	for _, suite := range strings.Fields(firstLine(tried)) {
+		if _, of, ok := strings.Cut(suite, "-"); ok {
+			suite = of
+		}
+		if !strings.Contains(text, suite) {
+			t.Errorf("it does not name %s:\n%s", suite, e.stdout)
+		}
+	}
+	for _, f := range oldkernel.Newer {
+		for name := range strings.SplitSeq(f.Name, " and ") {
+			if !strings.Contains(text, name) {
+				t.Errorf("it does not name %q:\n%s", name, e.stdout)
+			}
+		}
+	}
+}
+
 // withoutServers starts a command where no file system of another test has a server. Where there is one, a process
 // opens files whose filter refuses openat2 before the kernel of the test does.
 func withoutServers(t *testing.T, cmd *exec.Cmd) {
