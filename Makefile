@@ -147,17 +147,19 @@ test-sid: bin/unspool ## the tests that use perf, with perf, Hotspot and samply 
 	$(GO) test -ldflags=-w -count=1 -vet=off -v -p 1 -parallel 6 -run '$(SID_TESTS)' ./capture/perfdata \
 		./capture/profile ./capture/session ./capture/live ./capture/recorded ./cmd/unspool 2>&1 | tee dist/sid.log | awk -f .ci/digest.awk
 
-# What depends on the kernel, and not on how fast the machine is, by the kernels of these releases of Debian.
-KERNELS      ?= trixie
-KERNEL_TESTS := ^Test(UnprivilegedUserRecordsOwn|KernelsThatRefuse|CommandWaitsWhenItsEventsAreOpened)
+# The releases of Debian whose kernels are tried. With others than these, or with RUN, bench/KERNELS.md stays as it is.
+KERNELS ?= bullseye bookworm trixie trixie-backports sid
 
-test-kernels: bin/unspool ## tests that depend on the kernel, in qemu, by Debian's KERNELS=trixie (RUN=Name: only these)
+test-kernels: bin/unspool ## what depends on the kernel, by Debian's KERNELS in qemu, in roots of their releases (RUN=Name: other tests)
 	@mkdir -p dist
 	@CGO_ENABLED=0 $(GO) test -c -trimpath -vet=off -ldflags=-w -o dist/kernels.test ./cmd/unspool
-	@export UNSPOOL_BINARY="$${UNSPOOL_BINARY:-$(CURDIR)/bin/unspool}"; for suite in $(KERNELS); do .ci/kernel $$suite sh -c \
-		'uname -sr; echo 2 >/proc/sys/kernel/perf_event_paranoid; cd cmd/unspool && exec ../../dist/kernels.test \
-		-test.v -test.parallel 1 -test.run "$$0"' '$(or $(RUN),$(KERNEL_TESTS))' || echo "FAIL .ci/kernel: status $$?"; done 2>&1 | \
-	tee dist/kernels.log | awk -f .ci/digest.awk
+	@export UNSPOOL_BINARY="$${UNSPOOL_BINARY:-$(CURDIR)/bin/unspool}"; $(if $(RUN),\
+	for suite in $(KERNELS); do .ci/kernel $$suite / sh -c \
+		'uname -sr; echo 2 >/proc/sys/kernel/perf_event_paranoid; cd cmd/unspool && exec ../../dist/kernels.test -test.v \
+		-test.parallel 1 -test.run "$$0"' '$(RUN)' || echo "FAIL .ci/kernel: status $$?"; done 2>&1 | \
+	tee dist/kernels.log | awk -f .ci/digest.awk,\
+	$(GO) build -o dist/bench-kernels ./bench/kernels; dist/bench-kernels -kernels '$(KERNELS)' \
+		$(if $(filter file,$(origin KERNELS)),-o bench/KERNELS.md) || { [ $$? = 2 ] && echo 'test-kernels: left out'; })
 
 # Without the tests of the command line: the program that these start has no race detector.
 race: PACKAGES := $$($(GO) list $(PACKAGES) | grep -vx unspool/cmd/unspool)

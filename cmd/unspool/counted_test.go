@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"unspool/capture/profile"
 	"unspool/testdata/programs"
 )
 
@@ -48,8 +49,13 @@ func recordControlled(t testing.TB, begun func(), args ...string) recording {
 // and there are as many as the program was there.
 func matchCounted(t testing.TB, r recording, chain programs.Chain, p programs.Program) {
 	t.Helper()
+	matchNamed(t, r, ownProfile(t, r.path), chain, p)
+}
+
+// matchNamed is matchCounted for a profile of the recording whose names come from elsewhere.
+func matchNamed(t testing.TB, r recording, own *profile.Profile, chain programs.Chain, p programs.Program) {
+	t.Helper()
 	end := cmp.Or(p.Counts, chain.Leaf())
-	own := ownProfile(t, r.path)
 	var matched, truncated int
 	for _, s := range own.Samples {
 		stack := userStack(own, s.Node)

@@ -78,7 +78,8 @@ func TestKernelsThatRefuse(t *testing.T) {
 	}
 }
 
-// TestHelpOfKernels expects the topic to name the releases that make test-kernels tries, and whatever older kernels lack.
+// TestHelpOfKernels expects the topic to name the releases that make test-kernels tries, and whatever older kernels
+// lack.
 func TestHelpOfKernels(t *testing.T) {
 	e := unspoolHere(t, "", "help", "kernels")
 	if e.status != 0 || e.stderr != "" {
