@@ -63,8 +63,8 @@ type RingSizes struct {
 // Locked returns how many bytes of memory the rings of a CPU lock: each has a page for its positions.
 func (s RingSizes) Locked() int { return s.Samples + s.Others + 2*os.Getpagesize() }
 
-// Lasts is how long it takes at a rate of samples a second until a ring for samples is full, if each has all of its copy;
-// 0 for a rate of 0, which is not known.
+// Lasts is how long it takes at a rate of samples a second until a ring for samples is full, if each has all of its
+// copy; 0 for a rate of 0, which is not known.
 func (s RingSizes) Lasts(rate uint64) time.Duration { return lasts(s.Samples, rate, s.Stack) }
 
 // Sizes returns the sizes of rings by their needs.

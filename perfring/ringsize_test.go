@@ -235,14 +235,16 @@ func TestSmallRingsAreTold(t *testing.T) {
 		{"default", Options{LeastStack: 7 * kb}, 2, 0, ""},
 		{"nobody reads", Options{}, 64, 0, ""},
 		{"many CPUs", Options{LeastStack: 7 * kb}, 64, 0, "7 KiB of each stack are copied instead of 64, as rings of " +
-			"2048 KiB a CPU hold more of these samples; the rest is read when a stack is sampled (--stack-size or -m copy more)"},
+			"2048 KiB a CPU hold more of these samples; the rest is read when a stack is sampled " +
+			"(--stack-size or -m copy more)"},
 		{"small rings are asked for", Options{LeastStack: 32 * kb, Pages: 4 * mb / os.Getpagesize()}, 2, 0,
 			"32 KiB of each stack are copied instead of 64, as rings of 4096 KiB"},
 		{"and copies", Options{LeastStack: 32 * kb, StackSize: 16 * kb, Pages: 1 * mb / os.Getpagesize()}, 2, 0, ""},
 		{"locked memory", Options{}, 2, 3, "ring of 2048 KiB a CPU instead of 16384: no more memory may be locked; " +
 			"sysctl kernel.perf_event_mlock_kb=18440 makes room"},
-		{"locked memory, read", Options{LeastStack: 32 * kb}, 2, 3, "ring of 2048 KiB a CPU instead of 16384, and 32 KiB of " +
-			"each stack are copied instead of 64: no more memory may be locked; sysctl kernel.perf_event_mlock_kb=18440 makes"},
+		{"locked memory, read", Options{LeastStack: 32 * kb}, 2, 3, "ring of 2048 KiB a CPU instead of 16384, and 32 KiB " +
+			"of each stack are copied instead of 64: no more memory may be locked; sysctl " +
+			"kernel.perf_event_mlock_kb=18440 makes"},
 		{"locked memory at 20 Hz", Options{Freq: 20}, 2, 2, "ring of 512 KiB a CPU instead of 1024: no more memory may be " +
 			"locked; sysctl kernel.perf_event_mlock_kb=3080 makes room"},
 		{"two samples", Options{Pages: 1}, 2, 0, "ring of 64 pages a CPU instead of 1: two samples with their stacks must"},

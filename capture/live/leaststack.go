@@ -18,8 +18,8 @@ const (
 	LeastCopy = 7 << 10
 	slowRate  = 999
 	// leastLateCopy is that of readers of ordinary priority, which come too late for some stacks, and of others at higher
-	// rates, up to fastRate, where they have not the time to read each: 99.6 % are complete, by the same file. Beyond that,
-	// the signals for them would take the time of a CPU.
+	// rates, up to fastRate, where they have not the time to read each: 99.6 % are complete, by the same file. Beyond
+	// that, the signals for them would take the time of a CPU.
 	leastLateCopy = 32 << 10
 	fastRate      = 5000
 )

@@ -38,8 +38,8 @@ func TestMachineRingsThatFillSoon(t *testing.T) {
 	}
 }
 
-// TestRecordSaysWhatRingsTake: with -v, in words and in the statistics; and if copies are smaller than they would be, in
-// any case.
+// TestRecordSaysWhatRingsTake: with -v, in words and in the statistics; and if copies are smaller than they would be,
+// in any case.
 func TestRecordSaysWhatRingsTake(t *testing.T) {
 	needRoot(t)
 	program := programs.Build(t, "qsort")
@@ -58,12 +58,12 @@ func TestRecordSaysWhatRingsTake(t *testing.T) {
 		says        string
 		copies      bool // says that they are small
 	}{
-		{[]string{"-F", "16", "--stack-size", "15k"}, 1 << 20, 15 << 10, 2 << 20, "full after 4.0 s of samples with 15.0 KiB of " +
-			"stack", false},
+		{[]string{"-F", "16", "--stack-size", "15k"}, 1 << 20, 15 << 10, 2 << 20,
+			"full after 4.0 s of samples with 15.0 KiB of stack", false},
 		{[]string{"-F", "999", "-m", "1M"}, 1 << 20, 7 << 10, 128 << 10, "full after 128 ms of samples with 7.0 KiB of stack",
 			true},
-		{[]string{"-F", "999", "-m", "1M", "--no-join"}, 1 << 20, 65528, 128 << 10, "full after 16 ms of samples with 64.0 KiB",
-			false},
+		{[]string{"-F", "999", "-m", "1M", "--no-join"}, 1 << 20, 65528, 128 << 10,
+			"full after 16 ms of samples with 64.0 KiB", false},
 		{[]string{"-c", "1", "-m", "1M"}, 1 << 20, 65528, 128 << 10, "as events are counted", false},
 	} {
 		r := record(t, slices.Concat([]string{"-v", "-e", "page-faults:u"}, c.args, []string{"--", program, "1"})...)

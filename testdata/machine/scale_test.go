@@ -243,8 +243,8 @@ func printSizes(t *testing.T, files []*file) {
 const withoutCPU = 250 * time.Millisecond
 
 // ringsOf runs a machine of CPUs with the rings that a recording at 999 Hz has there by default, and the copies where
-// what they lack is read when a stack is sampled, or not. Once its rings have just been drained, the recorder gets no CPU
-// for a while.
+// what they lack is read when a stack is sampled, or not. Once its rings have just been drained, the recorder gets no
+// CPU for a while.
 func ringsOf(t *testing.T, files []*file, cpus int, isRead bool) (s perfring.RingSizes, total int, res *Result) {
 	t.Helper()
 	n := perfring.RingNeeds{Rate: 999, Stack: perfring.MaxStackSize, Sampled: cpus, CPUs: cpus}
@@ -307,8 +307,8 @@ func printRings(t *testing.T, files []*file) {
 	if !strings.HasPrefix("rings", *only) {
 		return
 	}
-	fmt.Println("\n| CPUs | the rest of stacks is | ring for samples | for other records | all rings | copy | full after | " +
-		"samples | lost |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|")
+	fmt.Println("\n| CPUs | the rest of stacks is | ring for samples | for other records | all rings | copy | " +
+		"full after | samples | lost |\n|--:|---|--:|--:|--:|--:|--:|--:|--:|")
 	for _, cpus := range []int{2, 64, 256} {
 		for _, isRead := range []bool{false, true} {
 			s, total, res := ringsOf(t, files, cpus, isRead)
