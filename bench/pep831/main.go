@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"unspool/bench/section"
+	"unspool/bench/workloads"
 )
 
 // experiments are the parts of a run, in order.
@@ -48,6 +49,7 @@ type bench struct {
 	root, dir string // of the module; temporary
 	unspool   string
 	perfs     []perf
+	claims    [][]string // rows of the table of what the PEP claims
 	began     time.Time
 }
 
@@ -71,13 +73,43 @@ func (b *bench) run(only []string, output string) error {
 			return fmt.Errorf("%s: %w", e.name, err)
 		}
 		text = "## " + e.title + "\n\n" + text + "\n" + b.footing(e.name)
-		if output == "" {
-			fmt.Println(text)
-		} else if err := section.Replace(output, e.title, text); err != nil {
+		if err := put(output, e.title, text); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(only) < len(experiments) {
+		return nil // the table is of one run
+	}
+	return put(output, claimsTitle, "## "+claimsTitle+"\n\n"+workloads.Machine()+"\n\n"+b.claimed())
+}
+
+// put writes a section into the output file, or to standard output if it is "".
+func put(output, title, text string) error {
+	if output == "" {
+		_, err := fmt.Println(text)
+		return err
+	}
+	return section.Replace(output, title, text)
+}
+
+// claimsTitle is the heading of the table of all experiments.
+const claimsTitle = "The PEP's figures"
+
+// claim adds a row: what the PEP says, and what is measured with each perf, and with unspool.
+func (b *bench) claim(what, pep string, perfs []string, unspool string) {
+	b.claims = append(b.claims, append(append([]string{what, pep}, perfs...), unspool))
+}
+
+func (b *bench) claimed() string {
+	head := []string{"", "PEP"}
+	for _, p := range b.perfs {
+		head = append(head, p.version)
+	}
+	t := newTable(append(head, "unspool")...)
+	for _, row := range b.claims {
+		t.add(row...)
+	}
+	return t.String()
 }
 
 // prepare builds what is measured, and what it is measured with.

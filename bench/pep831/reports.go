@@ -23,6 +23,7 @@ func (b *bench) reports() (string, error) {
 		return "", err
 	}
 	for _, seconds := range []float64{2, 15} {
+		var cells []string
 		for _, w := range []*way{
 			b.byPerf("`perf record -g`", 999, "fp"),
 			b.byPerf("`perf record --call-graph dwarf`", 999, "dwarf,8192"),
@@ -41,6 +42,7 @@ func (b *bench) reports() (string, error) {
 				if c.cut {
 					more = "> "
 				}
+				cells = append(cells, fmt.Sprintf("%s%.1f s", more, (r.finish+c.elapsed).Seconds()))
 				row := []string{w.name + ", " + reader.name, fmt.Sprint(seconds),
 					fmt.Sprintf("%.1f", float64(r.bytes)/1e6), fmt.Sprintf("%.2f", r.finish.Seconds()),
 					fmt.Sprintf("%s%.2f", more, c.elapsed.Seconds()),
@@ -50,6 +52,13 @@ func (b *bench) reports() (string, error) {
 				t.add(row...)
 			}
 		}
+		n := len(b.perfs)
+		var perfs []string
+		for i := range n {
+			perfs = append(perfs, "frame pointers "+cells[i]+", DWARF "+cells[n+i])
+		}
+		b.claim(fmt.Sprintf("python3, flat: until there is a report of %v s", seconds),
+			"DWARF \"requires offline post-processing\"", perfs, cells[2*n])
 	}
 	return reportsIntro + t.String(), nil
 }

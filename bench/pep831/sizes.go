@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,9 +22,9 @@ const (
 	scriptLimit = 90 * time.Second
 )
 
-const sizesIntro = `Debian's python3, without frame pointers, for %d s of CPU time at 999 Hz. MB are for %d samples, by those of each
-sample here. *Flat* is a script whose Python calls share one native frame; *deep* goes through trees of up to 60 levels
-by 'sum(map(…))', which are calls from C. *Reaches the start* are stacks that end in '_start': for perf, by the last line
+const sizesIntro = `Debian's python3, without frame pointers, and the C program, which has them, for %d s of CPU time at 999 Hz. MB are for
+%d samples, by those of each sample here. *Flat* is a script whose Python calls share one native frame; *deep* goes
+through trees of up to 60 levels by 'sum(map(…))', which are calls from C. *Reaches the start* are stacks that end in '_start': for perf, by the last line
 of 'perf script -F ip,sym --no-inline'; for unspool, complete by its own count ('--stats'). By its default, unspool
 completes stacks that the copy has cut with reads of the rest at the sample, and with samples before and after.
 
@@ -37,28 +38,57 @@ func (b *bench) sizes() (string, error) {
 	}
 	t := newTable(append(head, "frames", "unspool, MB", "`--no-join`: reaches the start", "default: reaches the start",
 		"frames")...)
-	tasks, err := b.tasks("python3, flat", "python3, deep")
+	tasks, err := b.tasks("python3, flat", "python3, deep", "C, 64 frames")
 	if err != nil {
 		return "", err
 	}
 	for i := range tasks {
+		rows := make(map[string]sizeRow)
 		for _, graph := range []string{"fp", "8192", "16384", "32768", "65528"} {
-			row, err := b.size(&tasks[i], graph)
+			r, err := b.size(&tasks[i], graph)
 			if err != nil {
 				return "", err
 			}
+			rows[graph] = r
+			row := slices.Concat([]string{r.name, r.perfMB}, r.whole, []string{r.perfFrames, r.unspoolMB, r.alone, r.joined,
+				r.frames})
 			t.add(row...)
 			b.say("sizes: %s", strings.Join(row, ", "))
 		}
+		if i == 2 {
+			break // the PEP is about python3
+		}
+		fp, small, large := rows["fp"], rows["8192"], rows["65528"]
+		size, pep := "frame pointers "+fp.perfMB+" MB, DWARF "+small.perfMB+" MB", "\"silently truncates\""
+		if i == 0 {
+			b.claim(tasks[i].name+": file of 38,000 samples", "5.6 MB, DWARF 306.5 MB",
+				slices.Repeat([]string{size}, len(b.perfs)), large.unspoolMB+" MB")
+			pep = "frame pointers of a python3 without them: \"broken or incomplete\""
+			b.claim(tasks[i].name+": stacks to the start, by frame pointers", pep, fp.whole, "–")
+			pep = "DWARF \"silently truncates\""
+		}
+		b.claim(tasks[i].name+": stacks to the start, by DWARF and 8 KiB", pep, small.whole,
+			small.joined+" ("+large.joined+" by default)")
 	}
 	return fmt.Sprintf(sizesIntro, sizeSeconds, pepSamples) + t.String(), nil
 }
 
+// A sizeRow is a row of the table.
+type sizeRow struct {
+	name, perfMB string
+	whole        []string // by each perf
+	perfFrames   string
+
+	// by unspool: without joins, and with them
+	unspoolMB, alone, joined, frames string
+}
+
 // size is the row for a task and a size of copies, or for frame pointers.
-func (b *bench) size(t *task, size string) (row []string, err error) {
-	graph, name := "dwarf,"+size, fmt.Sprintf("%s, %s bytes", t.name, size)
+func (b *bench) size(t *task, size string) (row sizeRow, err error) {
+	graph := "dwarf," + size
+	row.name = fmt.Sprintf("%s, %s bytes", t.name, size)
 	if size == "fp" {
-		graph, name = "fp", t.name+", frame pointers"
+		graph, row.name = "fp", t.name+", frame pointers"
 	}
 	megabytes := func(r *recording) string {
 		return fmt.Sprintf("%.1f", float64(r.bytes)/1e6*pepSamples/float64(max(1, r.samples)))
@@ -66,32 +96,32 @@ func (b *bench) size(t *task, size string) (row []string, err error) {
 	rounds := t.rounds(sizeSeconds)
 	r, err := b.record(b.byPerf("", 999, graph), t, rounds)
 	if err != nil {
-		return nil, err
+		return row, err
 	}
-	row = append(row, name, megabytes(r))
-	var frames string
+	row.perfMB = megabytes(r)
 	for _, p := range b.perfs {
 		s, err := script(p.path, r.path)
 		if err != nil {
-			return nil, err
+			return row, err
 		}
-		row = append(row, s.share())
-		frames = fmt.Sprintf("%.1f", float64(s.frames)/float64(max(1, s.stacks)))
+		row.whole = append(row.whole, s.share())
+		row.perfFrames = fmt.Sprintf("%.1f", float64(s.frames)/float64(max(1, s.stacks)))
 	}
-	row = append(row, frames)
 	if size == "fp" {
-		return append(row, "", "", "", ""), nil
+		return row, nil
 	}
 	alone, err := b.record(b.byUnspool("", 999, "--stack-size", size, "--no-join"), t, rounds)
 	if err != nil {
-		return nil, err
+		return row, err
 	}
 	joined, err := b.record(b.byUnspool("", 999, "--stack-size", size), t, rounds)
 	if err != nil {
-		return nil, err
+		return row, err
 	}
-	return append(row, megabytes(joined), percent(alone.complete, alone.user), percent(joined.complete, joined.user),
-		fmt.Sprintf("%.1f", float64(joined.frames)/float64(max(1, joined.user)))), nil
+	row.unspoolMB = megabytes(joined)
+	row.alone, row.joined = percent(alone.complete, alone.user), percent(joined.complete, joined.user)
+	row.frames = fmt.Sprintf("%.1f", float64(joined.frames)/float64(max(1, joined.user)))
+	return row, nil
 }
 
 // percent is a share that does not round up to a whole.
