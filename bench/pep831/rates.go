@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-const ratesIntro = `The same work of about %d s of CPU time without a recorder and with each, by turns; of %d runs the least counts, as other
-programs on the machine can only add to it. *Program* is how much more CPU time the program itself took, *with recorder*
-that of all processes (wait4): what the kernel does at a sample is in the program's time. *µs/sample* is what all took
-more, divided by the samples. *Lost* are samples that the
-rings had no room for, of those that were due. Differences below 1 %% or 2 %% are noise here. What begins and ends a
-recording is in all rows; at 20 Hz it is nearly all that there is.
+const ratesIntro = `The same work of about %d s of CPU time without a recorder and with each, by turns; of %d runs
+the least counts, as other programs on the machine can only add to it. *Program* is how much more CPU time the
+program itself took, *with recorder* that of all processes (wait4): what the kernel does at a sample is in the
+program's time. *µs/sample* is what all took more than at 20 Hz, divided by the samples more. *Lost* are samples
+that the rings had no room for, of those that were due. Differences below 1 %% or 2 %% are noise here. What begins
+and ends a recording is in all rows but in no *µs/sample*; at 20 Hz it is nearly all that there is.
 
 `
 
@@ -25,8 +25,12 @@ func (b *bench) rates() (string, error) {
 		return "", err
 	}
 	for i := range tasks {
-		for _, freq := range []int{20, 999, 10_000} {
-			if err := b.rate(t, &tasks[i], freq); err != nil {
+		few, err := b.rate(t, &tasks[i], 20, nil)
+		if err != nil {
+			return "", err
+		}
+		for _, freq := range []int{999, 10_000} {
+			if _, err := b.rate(t, &tasks[i], freq, few); err != nil {
 				return "", err
 			}
 		}
@@ -34,8 +38,15 @@ func (b *bench) rates() (string, error) {
 	return fmt.Sprintf(ratesIntro, rateSeconds, b.runs) + t.String(), nil
 }
 
-// rate adds the rows for one task and one rate.
-func (b *bench) rate(t *table, k *task, freq int) error {
+// An extra is what a recorder adds to a run.
+type extra struct {
+	cpu     time.Duration
+	samples int
+}
+
+// rate adds the rows for one task and one rate, and returns what each recorder adds. few is that of few samples, nil if
+// these are few.
+func (b *bench) rate(t *table, k *task, freq int, few []extra) (extras []extra, err error) {
 	ways := []*way{nil, b.byPerf("`perf record -g`", freq, "fp"), b.byPerf("`perf record --call-graph dwarf`", freq,
 		"dwarf,8192"), b.byUnspool("`unspool record --stack-size 8k`", freq, "--stack-size", "8192"),
 		b.byUnspool("`unspool record`", freq)}
@@ -45,7 +56,7 @@ func (b *bench) rate(t *table, k *task, freq int) error {
 			at := (i + n) % len(ways)
 			r, err := b.record(ways[at], k, k.rounds(rateSeconds))
 			if err != nil {
-				return err
+				return nil, err
 			}
 			s := &best[at]
 			if n == 0 {
@@ -65,9 +76,14 @@ func (b *bench) rate(t *table, k *task, freq int) error {
 			continue
 		}
 		name := fmt.Sprintf("%s, %d Hz, %s", k.name, freq, w.name)
-		row := []string{name, more(r.program, best[0].program), more(r.all, best[0].all),
-			fmt.Sprint(r.samples / b.runs), fmt.Sprintf("%.1f", float64((r.all-best[0].all).Nanoseconds())/1e3/
-				float64(max(1, r.samples/b.runs))), percent(r.lost, r.samples+r.lost)}
+		e, each := extra{r.all - best[0].all, r.samples / b.runs}, "–"
+		if few != nil {
+			begun := few[len(extras)]
+			each = fmt.Sprintf("%.1f", float64((e.cpu-begun.cpu).Nanoseconds())/1e3/float64(max(1, e.samples-begun.samples)))
+		}
+		extras = append(extras, e)
+		row := []string{name, more(r.program, best[0].program), more(r.all, best[0].all), fmt.Sprint(e.samples), each,
+			percent(r.lost, r.samples+r.lost)}
 		b.say("rates: %s", row)
 		t.add(row...)
 		cells = append(cells, fmt.Sprintf("%s, %s lost", row[2], row[5]))
@@ -77,5 +93,5 @@ func (b *bench) rate(t *table, k *task, freq int) error {
 		b.claim(k.name+": CPU time at 10,000 Hz", "frame pointers \"negligible\", DWARF \"cannot be used\"",
 			slices.Repeat([]string{both}, len(b.perfs)), cells[3])
 	}
-	return nil
+	return extras, nil
 }

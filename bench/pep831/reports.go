@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-const reportsIntro = `python3, flat, at 999 Hz. *Until then* is from the end of the program's work to the end of the report (wall time, on a
-busy machine): the recorder's end and the report into '/dev/null'. *CPU* is that of the report alone.
+const reportsIntro = `python3, flat, at 999 Hz. *Until then* is from the end of the program's work to the end of the
+report (wall time, on a busy machine): the recorder's end and the report into '/dev/null'. *CPU* is that of the
+report alone.
 
 `
 

@@ -20,12 +20,13 @@ import (
 	"unspool/vmas"
 )
 
-const walksIntro = `A C program with frame pointers, 64 frames deep; the calls that lead there differ from sample to sample. A walk
-along frame pointers ends two frames early, as Debian's C library has none. The first five rows walk in memory, with
-all rules known: the first four inside the program, the same stack 200 times in a row, by CPU time, the least of 200
-stacks; *unspool* what a recorder does with a sample, from the record in memory to the record with a callchain, another
-stack each time, the least of five passes. The others read 'perf.data' with copies of 8 KiB: the CPU time for a long
-recording less that for a short one, divided by the samples between, which includes reading and writing or printing.
+const walksIntro = `A C program with frame pointers, 64 frames deep; the calls that lead there differ from sample to
+sample. A walk along frame pointers ends two frames early, as Debian's C library has none. The first five rows walk
+in memory, with all rules known: the first four inside the program, the same stack 200 times in a row, by CPU time,
+the least of 200 stacks; *unspool* what a recorder does with a sample, from the record in memory to the record with
+a callchain, another stack each time, the least of five passes. The others read 'perf.data' with copies of 8 KiB:
+the CPU time for a long recording less that for a short one, divided by the samples between, which includes reading
+and writing or printing.
 
 `
 
