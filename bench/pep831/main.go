@@ -105,9 +105,9 @@ func (b *bench) claimed() string {
 	for _, p := range b.perfs {
 		head = append(head, p.version)
 	}
-	t := newTable(append(head, "unspool")...)
+	t := section.NewTable(append(head, "unspool")...)
 	for _, row := range b.claims {
-		t.add(row...)
+		t.Add(row...)
 	}
 	return t.String()
 }
@@ -163,17 +163,3 @@ func (b *bench) footing(name string) string {
 	return fmt.Sprintf("%s, unspool %s, load %s: `go run ./bench/pep831 -sections %s -o bench/PEP831.md`\n",
 		time.Now().UTC().Format(time.DateOnly), strings.TrimSpace(string(commit)), minute, name)
 }
-
-// A table is a table in Markdown. All columns but the first are numbers.
-type table struct{ text strings.Builder }
-
-func newTable(head ...string) *table {
-	t := new(table)
-	t.add(head...)
-	t.text.WriteString("|---|" + strings.Repeat("---:|", len(head)-1) + "\n")
-	return t
-}
-
-func (t *table) add(cells ...string) { fmt.Fprintf(&t.text, "| %s |\n", strings.Join(cells, " | ")) }
-
-func (t *table) String() string { return t.text.String() }

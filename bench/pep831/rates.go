@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"unspool/bench/section"
 )
 
 const ratesIntro = `The same work of about %d s of CPU time without a recorder and with each, by turns; of %d runs
@@ -19,7 +21,7 @@ const rateSeconds = 2
 
 // rates measures what recording costs.
 func (b *bench) rates() (string, error) {
-	t := newTable("", "program", "with recorder", "samples", "µs/sample", "lost")
+	t := section.NewTable("", "program", "with recorder", "samples", "µs/sample", "lost")
 	tasks, err := b.tasks("C, 64 frames", "python3, flat")
 	if err != nil {
 		return "", err
@@ -46,7 +48,7 @@ type extra struct {
 
 // rate adds the rows for one task and one rate, and returns what each recorder adds. few is that of few samples, nil if
 // these are few.
-func (b *bench) rate(t *table, k *task, freq int, few []extra) (extras []extra, err error) {
+func (b *bench) rate(t *section.Table, k *task, freq int, few []extra) (extras []extra, err error) {
 	ways := []*way{nil, b.byPerf("`perf record -g`", freq, "fp"), b.byPerf("`perf record --call-graph dwarf`", freq,
 		"dwarf,8192"), b.byUnspool("`unspool record --stack-size 8k`", freq, "--stack-size", "8192"),
 		b.byUnspool("`unspool record`", freq)}
@@ -85,7 +87,7 @@ func (b *bench) rate(t *table, k *task, freq int, few []extra) (extras []extra, 
 		row := []string{name, more(r.program, best[0].program), more(r.all, best[0].all), fmt.Sprint(e.samples), each,
 			percent(r.lost, r.samples+r.lost)}
 		b.say("rates: %s", row)
-		t.add(row...)
+		t.Add(row...)
 		cells = append(cells, fmt.Sprintf("%s, %s lost", row[2], row[5]))
 	}
 	if freq == 10_000 {

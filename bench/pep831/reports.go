@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"unspool/bench/section"
 )
 
 const reportsIntro = `python3, flat, at 999 Hz. *Until then* is from the end of the program's work to the end of the
@@ -17,7 +19,7 @@ const reportLimit = 3 * time.Minute
 
 // reports measures the time from the end of a program until there is a report of it.
 func (b *bench) reports() (string, error) {
-	t := newTable("", "recording, s of CPU time", "MB", "end of the recorder, s", "report, s", "until then, s",
+	t := section.NewTable("", "recording, s of CPU time", "MB", "end of the recorder, s", "report, s", "until then, s",
 		"CPU of the report, s")
 	tasks, err := b.tasks("python3, flat")
 	if err != nil {
@@ -50,7 +52,7 @@ func (b *bench) reports() (string, error) {
 					fmt.Sprintf("%s%.2f", more, (r.finish + c.elapsed).Seconds()),
 					fmt.Sprintf("%s%.2f", more, c.cpu.Seconds())}
 				b.say("reports: %s", row)
-				t.add(row...)
+				t.Add(row...)
 			}
 		}
 		n := len(b.perfs)

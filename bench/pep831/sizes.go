@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"unspool/bench/section"
 )
 
 const (
@@ -37,8 +39,8 @@ func (b *bench) sizes() (string, error) {
 	for _, p := range b.perfs {
 		head = append(head, p.version+": reaches the start")
 	}
-	t := newTable(append(head, "frames", "unspool, MB", "`--no-join`: reaches the start", "default: reaches the start",
-		"frames")...)
+	t := section.NewTable(append(head, "frames", "unspool, MB", "`--no-join`: reaches the start",
+		"default: reaches the start", "frames")...)
 	tasks, err := b.tasks("python3, flat", "python3, deep", "C, 64 frames")
 	if err != nil {
 		return "", err
@@ -53,7 +55,7 @@ func (b *bench) sizes() (string, error) {
 			rows[graph] = r
 			row := slices.Concat([]string{r.name, r.perfMB}, r.whole, []string{r.perfFrames, r.unspoolMB, r.alone, r.joined,
 				r.frames})
-			t.add(row...)
+			t.Add(row...)
 			b.say("sizes: %s", strings.Join(row, ", "))
 		}
 		if i == 2 {

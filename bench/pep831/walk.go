@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/bench/section"
 	"unspool/capture/perfdata"
 	"unspool/capture/session"
 	"unspool/perfring"
@@ -32,7 +33,7 @@ and writing or printing.
 
 // walks measures what it takes to walk a stack of 64 frames.
 func (b *bench) walks() (string, error) {
-	t := newTable("", "frames", "µs/stack", "× frame pointers")
+	t := section.NewTable("", "frames", "µs/stack", "× frame pointers")
 	var text bytes.Buffer
 	if _, err := execute(0, &text, b.path("walk"), "time"); err != nil {
 		return "", err
@@ -45,7 +46,7 @@ func (b *bench) walks() (string, error) {
 		}
 		all[name] = µs
 		b.say("walks: %s: %.3f µs", name, µs)
-		t.add(name, frames, fmt.Sprintf("%.2f", µs), fmt.Sprintf("%.0f", µs/first))
+		t.Add(name, frames, fmt.Sprintf("%.2f", µs), fmt.Sprintf("%.0f", µs/first))
 	}
 	names := map[string]string{
 		"frame pointers": "frame pointers, a loop in C", "backtrace()": "glibc's `backtrace()`",

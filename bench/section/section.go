@@ -1,4 +1,4 @@
-// Package section replaces one section of a file of tables, which several programs write.
+// Package section writes tables, and replaces one section of a file of them, which several programs write.
 package section
 
 import (

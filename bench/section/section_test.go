@@ -29,3 +29,12 @@ func TestReplace(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestTable(t *testing.T) {
+	table := NewTable("program", "MB")
+	table.Add("python3", "8.4")
+	const want = "| program | MB |\n|---|---:|\n| python3 | 8.4 |\n"
+	if got := table.String(); got != want {
+		t.Errorf("%q instead of %q", got, want)
+	}
+}

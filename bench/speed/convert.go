@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"unspool/bench/section"
 	"unspool/bench/workloads"
 )
 
@@ -40,7 +41,7 @@ func (b *bench) convert() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	table := newTable("recording", "", "user frames", "elapsed, s", "user, s", "asked, × convert's",
+	table := section.NewTable("recording", "", "user frames", "elapsed, s", "user, s", "asked, × convert's",
 		"× convert's", "resident, MiB")
 	if err := b.convertAndPerf(table, unspool, large, fmt.Sprintf("%.1f GB", b.gigabytes)); err != nil {
 		return "", err
@@ -64,14 +65,14 @@ func (b *bench) convertAndRead(unspool, path string) (string, error) {
 		return "", err
 	}
 	out := filepath.Join(b.dir, "converted.data")
-	t := newTable(fmt.Sprintf("%.2f GB", float64(st.Size())/1e9), "elapsed, s", "user, s", "system, s",
+	t := section.NewTable(fmt.Sprintf("%.2f GB", float64(st.Size())/1e9), "elapsed, s", "user, s", "system, s",
 		"asked, × reading", "× reading", "resident, MiB")
 	read, err := readOnly(convertRuns+1, path, blockSize)
 	if err != nil {
 		return "", err
 	}
 	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f", d.Seconds()) }
-	t.add(fmt.Sprintf("reading blocks of %d KiB", blockSize>>10), seconds(read.elapsed), seconds(read.user),
+	t.Add(fmt.Sprintf("reading blocks of %d KiB", blockSize>>10), seconds(read.elapsed), seconds(read.user),
 		seconds(read.system), "", "1.00", "–")
 	for jobs := 1; ; jobs = workloads.CPUs() {
 		c, err := fastest(convertRuns, unspool, "convert", "-q", "-j", strconv.Itoa(jobs), "-o", out, path)
@@ -83,7 +84,7 @@ func (b *bench) convertAndRead(unspool, path string) (string, error) {
 		if jobs > 1 {
 			asked = 0
 		}
-		t.add(fmt.Sprintf("unspool convert -j %d", jobs), seconds(c.elapsed), seconds(c.user), seconds(c.system),
+		t.Add(fmt.Sprintf("unspool convert -j %d", jobs), seconds(c.elapsed), seconds(c.user), seconds(c.system),
 			asked.String(), asked.mark(ratio, "%.2f"), fmt.Sprintf("%.0f", c.memory))
 		b.say("convert -j %d: %.2f × reading", jobs, ratio)
 		if jobs == workloads.CPUs() {
@@ -102,7 +103,7 @@ func (b *bench) convertAndRead(unspool, path string) (string, error) {
 const compared = "cc1plus"
 
 // convertAndPerf converts a recording with unspool and with perf.
-func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
+func (b *bench) convertAndPerf(t *section.Table, unspool, path, name string) error {
 	// The kernel divides time into user and system time by its ticks only, so a short run has to be
 	// repeated many times.
 	const least = 500 * time.Millisecond
@@ -123,7 +124,7 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 	if err := json.Unmarshal([]byte(readText(stats)), &st); err != nil {
 		return err
 	}
-	t.add(name, "unspool convert", thousands(st.Unwind.Frames),
+	t.Add(name, "unspool convert", thousands(st.Unwind.Frames),
 		fmt.Sprintf("%.3f", ours.elapsed.Seconds()/float64(runs)), fmt.Sprintf("%.3f", user.Seconds()), "", "1.0",
 		fmt.Sprintf("%.0f", ours.memory))
 	compare := func(what string, asked float64, args ...string) {
@@ -147,7 +148,7 @@ func (b *bench) convertAndPerf(t *table, unspool, path, name string) error {
 		if frames.n > 0 {
 			found = thousands(frames.n)
 		}
-		t.add(name, what, found, fmt.Sprintf("%.2f", c.elapsed.Seconds()), fmt.Sprintf("%.2f", c.user.Seconds()),
+		t.Add(name, what, found, fmt.Sprintf("%.2f", c.elapsed.Seconds()), fmt.Sprintf("%.2f", c.user.Seconds()),
 			fmt.Sprintf("≥ %.0f", asked), shown, fmt.Sprintf("%.0f", c.memory))
 		b.say("%s, %s: %s × convert's user time", name, what, shown)
 	}

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"unspool/bench/section"
+)
 
 // growth walks artificial stacks, to see how the time depends on depth, processes
 // and mappings.
@@ -47,7 +51,7 @@ func (b *bench) speedOf(r *recording, depth int) (*speed, error) {
 
 // growDepth makes stacks that share no frames, and stacks that share their outer half.
 func (b *bench) growDepth(l *library) (string, error) {
-	t := newTable("frames", "all of them new, ns/frame", "floor", "× floor", "outer half as before, ns/frame",
+	t := section.NewTable("frames", "all of them new, ns/frame", "floor", "× floor", "outer half as before, ns/frame",
 		"floor", "× floor")
 	for _, depth := range []int{10, 20, 50, 100, 200, 500, 1000, 2000} {
 		row := []string{thousands(depth)}
@@ -66,7 +70,7 @@ func (b *bench) growDepth(l *library) (string, error) {
 			}
 			row = append(row, number(s.perFrame(s.walk)), number(s.perFrame(s.floor)), number(s.ratio()))
 		}
-		t.add(row...)
+		t.Add(row...)
 		b.say("growth: %d frames: %s ns/frame", depth, row[1])
 	}
 	return t.String(), nil
@@ -75,7 +79,7 @@ func (b *bench) growDepth(l *library) (string, error) {
 // growProcesses makes samples of many processes, each with the library elsewhere
 // and the outer half of its stack as before.
 func (b *bench) growProcesses(l *library) (string, error) {
-	t := newTable("processes", "µs/sample", "ns/frame", "× the first line")
+	t := section.NewTable("processes", "µs/sample", "ns/frame", "× the first line")
 	var first float64
 	for _, n := range []int{10, 50, 100, 200, 500, 1000, 2000} {
 		m := newMade(l)
@@ -98,7 +102,7 @@ func (b *bench) growProcesses(l *library) (string, error) {
 		if first == 0 {
 			first = s.perSample()
 		}
-		t.add(thousands(n), number(s.perSample()/1e3), number(s.perFrame(s.walk)), number(s.perSample()/first))
+		t.Add(thousands(n), number(s.perSample()/1e3), number(s.perFrame(s.walk)), number(s.perSample()/first))
 		b.say("growth: %d processes: %.2f µs/sample", n, s.perSample()/1e3)
 	}
 	return t.String(), nil
@@ -107,7 +111,7 @@ func (b *bench) growProcesses(l *library) (string, error) {
 // growMappings makes samples of one process. Each stack lies in four of its
 // mappings.
 func (b *bench) growMappings(l *library) (string, error) {
-	t := newTable("mappings", "µs/sample", "ns/frame", "× the first line", "µs/mapping")
+	t := section.NewTable("mappings", "µs/sample", "ns/frame", "× the first line", "µs/mapping")
 	var first float64
 	for _, n := range []int{10, 100, 1000, 3000, 10_000} {
 		m := newMade(l)
@@ -137,7 +141,7 @@ func (b *bench) growMappings(l *library) (string, error) {
 		if first == 0 {
 			first = s.perSample()
 		}
-		t.add(thousands(n), number(s.perSample()/1e3), number(s.perFrame(s.walk)), number(s.perSample()/first),
+		t.Add(thousands(n), number(s.perSample()/1e3), number(s.perFrame(s.walk)), number(s.perSample()/first),
 			number(micros(records.total())/float64(n)))
 		b.say("growth: %d mappings: %.2f µs/sample", n, s.perSample()/1e3)
 	}

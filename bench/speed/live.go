@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"unspool/bench/section"
 	"unspool/bench/workloads"
 	"unspool/capture/perfdata"
 	"unspool/perfring"
@@ -45,7 +46,7 @@ func (b *bench) live() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t := newTable("one CPU is busy with", "stack, KiB", "samples", "asked, µs/sample", "µs/sample",
+	t := section.NewTable("one CPU is busy with", "stack, KiB", "samples", "asked, µs/sample", "µs/sample",
 		"with its start", "lost", "asked, MiB beside the rings", "MiB beside the rings")
 	for _, s := range scenes {
 		for _, size := range []int{32768, perfring.MaxStackSize} {
@@ -56,12 +57,12 @@ func (b *bench) live() (string, error) {
 				continue
 			}
 			b.say("live, %s, %d KiB: %.2f µs/sample", name, (size+1023)>>10, r.perSample)
-			t.add(name, strconv.Itoa((size+1023)>>10), thousands(r.samples), s.limit.String(),
+			t.Add(name, strconv.Itoa((size+1023)>>10), thousands(r.samples), s.limit.String(),
 				s.limit.mark(r.perSample, "%.2f"), fmt.Sprintf("%.2f", r.all),
 				r.lostCell(), memoryLimit.String(), memoryLimit.mark(r.memory, "%.1f"))
 		}
 	}
-	load := newTable("load", "stack, KiB", "samples", "µs/sample", "asked, lost", "lost")
+	load := section.NewTable("load", "stack, KiB", "samples", "µs/sample", "asked, lost", "lost")
 	var busy []string
 	for range 2 * workloads.CPUs() {
 		busy = append(busy, "python3")
@@ -71,7 +72,7 @@ func (b *bench) live() (string, error) {
 		b.leaveOut("live, load", err)
 	} else {
 		b.say("live, load %d: %d lost", len(busy), r.lost)
-		load.add(fmt.Sprintf("%d times python3 on %d CPUs", len(busy), workloads.CPUs()), "64",
+		load.Add(fmt.Sprintf("%d times python3 on %d CPUs", len(busy), workloads.CPUs()), "64",
 			thousands(r.samples), fmt.Sprintf("%.2f", r.perSample), "0", r.lostCell())
 	}
 	return "## Live\n\n" + t.String() + "\n" + load.String(), nil

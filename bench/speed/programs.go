@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"unspool/bench/section"
 	"unspool/bench/workloads"
 )
 
@@ -96,11 +97,11 @@ func (b *bench) title(name string) string {
 
 // programs measures walks of the stacks of real programs.
 func (b *bench) programs() (string, error) {
-	warm := newTable("program", "samples", "frames", "ns/sample", "ns/frame", "floor", "asked, × floor",
+	warm := section.NewTable("program", "samples", "frames", "ns/sample", "ns/frame", "floor", "asked, × floor",
 		"× floor", "allocations/sample")
-	floors := newTable("program", "all at once, ns/frame", "ns/frame ÷ it", "in memory: ns/frame", "floor",
+	floors := section.NewTable("program", "all at once, ns/frame", "ns/frame ÷ it", "in memory: ns/frame", "floor",
 		"× floor", "all at once", "ns/frame ÷ it")
-	cold := newTable("program", "new PCs", "first pass, ms", "a later one", "asked, µs per new PC",
+	cold := section.NewTable("program", "new PCs", "first pass, ms", "a later one", "asked, µs per new PC",
 		"µs per new PC", "asked, MiB of rules", "MiB of rules")
 	var stormy string
 	for _, p := range subjects {
@@ -132,22 +133,22 @@ func (b *bench) programs() (string, error) {
 		}
 		b.say("%s: %.1f ns/frame, %.2f × floor", p.name, s.perFrame(s.walk), s.ratio())
 		title := b.title(p.name)
-		warm.add(title, thousands(s.samples), fmt.Sprintf("%.1f", float64(s.frames)/float64(s.samples)),
+		warm.Add(title, thousands(s.samples), fmt.Sprintf("%.1f", float64(s.frames)/float64(s.samples)),
 			number(s.perSample()), number(s.perFrame(s.walk)), number(s.perFrame(s.floor)),
 			p.limit.String(), p.limit.mark(s.ratio(), "%.2f"), limit(0.005).mark(s.allocs, "%.3f"))
-		floors.add(title, number(s.perFrame(s.atOnce)), number(float64(s.walk)/float64(s.atOnce)),
+		floors.Add(title, number(s.perFrame(s.atOnce)), number(float64(s.walk)/float64(s.atOnce)),
 			number(m.perFrame(m.walk)), number(m.perFrame(m.floor)), number(m.ratio()), number(m.perFrame(m.atOnce)),
 			number(float64(m.walk)/float64(m.atOnce)))
 
 		later := s.walk + s.records
 		pcs, size := w.images.Rules()
 		perPC := max(0, micros(first-later)/float64(max(pcs, 1)))
-		cold.add(title, thousands(pcs), fmt.Sprintf("%.2f", millis(first)), fmt.Sprintf("%.2f", millis(later)),
+		cold.Add(title, thousands(pcs), fmt.Sprintf("%.2f", millis(first)), fmt.Sprintf("%.2f", millis(later)),
 			coldLimit.String(), coldLimit.mark(perPC, "%.2f"), p.rules.String(),
 			p.rules.mark(float64(size)/(1<<20), "%.3f"))
 		if p.name == storm {
 			all := s.walk + s.records
-			warm.add("with its other records", thousands(s.samples), "", number(float64(all)/float64(s.samples)),
+			warm.Add("with its other records", thousands(s.samples), "", number(float64(all)/float64(s.samples)),
 				number(s.perFrame(all)), number(s.perFrame(s.floor)),
 				limit(0).String(), fmt.Sprintf("%.2f", float64(all)/float64(s.floor)), "")
 			stormy = fmt.Sprintf("\nThe storm has %s processes with samples, and %s other records "+

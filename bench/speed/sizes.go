@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"unspool/bench/section"
 )
 
 // sizes compares recordings of raw stacks with what convert makes of them: with the 8 KiB of each
@@ -14,7 +16,7 @@ func (b *bench) sizes() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	t := newTable("program", "stack, KiB", "recorded, MB", "converted, MB", "× smaller")
+	t := section.NewTable("program", "stack, KiB", "recorded, MB", "converted, MB", "× smaller")
 	for _, name := range []string{"python3", "cc1plus", "git log", "clang"} {
 		for _, kib := range []int{8, 32} {
 			if err := b.size(t, unspool, name, kib); err != nil {
@@ -27,7 +29,7 @@ func (b *bench) sizes() (string, error) {
 }
 
 // size records a program with so many KiB of each stack, and converts that.
-func (b *bench) size(t *table, unspool, name string, kib int) error {
+func (b *bench) size(t *section.Table, unspool, name string, kib int) error {
 	w, err := b.workload(name)
 	if err != nil {
 		return err
@@ -50,7 +52,7 @@ func (b *bench) size(t *table, unspool, name string, kib int) error {
 	if err != nil {
 		return err
 	}
-	t.add(name, fmt.Sprint(kib), fmt.Sprintf("%.1f", float64(before.Size())/1e6),
+	t.Add(name, fmt.Sprint(kib), fmt.Sprintf("%.1f", float64(before.Size())/1e6),
 		fmt.Sprintf("%.2f", float64(after.Size())/1e6), number(float64(before.Size())/float64(after.Size())))
 	return nil
 }

@@ -3,29 +3,7 @@ package main
 import (
 	"fmt"
 	"strconv"
-	"strings"
 )
-
-// A table is a table in Markdown. All columns but the first are numbers.
-type table struct {
-	head []string
-	rows [][]string
-}
-
-func newTable(head ...string) *table { return &table{head: head} }
-
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
-
-func (t *table) String() string {
-	var b strings.Builder
-	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	line(t.head)
-	b.WriteString("|---|" + strings.Repeat("---:|", len(t.head)-1) + "\n")
-	for _, r := range t.rows {
-		line(r)
-	}
-	return b.String()
-}
 
 // A limit is a figure that is required, 0 if none is.
 type limit float64
