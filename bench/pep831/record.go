@@ -188,6 +188,8 @@ func execute(limit time.Duration, stdout io.Writer, args ...string) (c cost, err
 	cmd := exec.Command(args[0], args[1:]...)
 	var stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = stdout, &stderr, time.Second
+	// How long a script of Python takes depends on it otherwise.
+	cmd.Env = append(os.Environ(), "PYTHONHASHSEED=0")
 	begun := time.Now()
 	if err := cmd.Start(); err != nil {
 		return c, err
