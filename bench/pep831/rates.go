@@ -12,8 +12,9 @@ const ratesIntro = `The same work of about %d s of CPU time without a recorder a
 the least counts, as other programs on the machine can only add to it. *Program* is how much more CPU time the
 program itself took, *with recorder* that of all processes (wait4): what the kernel does at a sample is in the
 program's time. *µs/sample* is what all took more than at 20 Hz, divided by the samples more. *Lost* are samples
-that the rings had no room for, of those that were due. Differences below 1 %% or 2 %% are noise here. What begins
-and ends a recording is in all rows but in no *µs/sample*; at 20 Hz it is nearly all that there is.
+that the rings had no room for, of those that were due. What begins and ends a recording is in all rows but in no
+*µs/sample*; at 20 Hz it is nearly all that there is. *Program* should be 0 there: what stands there instead, as
+where it is negative, shows how far other load disturbs the rows of that program.
 
 `
 
