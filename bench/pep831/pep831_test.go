@@ -41,3 +41,14 @@ func TestPercent(t *testing.T) {
 		}
 	}
 }
+
+// The table of the PEP's figures has a column for each perf.
+func TestClaimed(t *testing.T) {
+	b := bench{perfs: []perf{{"perf", "perf 6.1"}, {"new/perf", "perf 7.2"}}}
+	b.claim("a walk", "116 ns", []string{"62 µs", "64 µs"}, "2 µs")
+	const want = "|  | PEP | perf 6.1 | perf 7.2 | unspool |\n|---|---:|---:|---:|---:|\n" +
+		"| a walk | 116 ns | 62 µs | 64 µs | 2 µs |\n"
+	if got := b.claimed(); got != want {
+		t.Errorf("%q instead of %q", got, want)
+	}
+}
