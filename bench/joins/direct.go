@@ -17,13 +17,12 @@ type direct struct{ cut uint64 }
 
 // ReadRing is for [session.RingReader].
 func (d direct) ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid int, err error) {
-	size := rest.SizeFor(ring.Pages)
-	fd, tid, err := rest.Start(ring, size, cmp.Or(d.cut, math.MaxUint64))
+	fd, tid, err := rest.Start(ring, rest.SizeFor(ring.Pages, runtime.NumCPU()), cmp.Or(d.cut, math.MaxUint64))
 	if err != nil {
 		return nil, 0, err
 	}
 	defer unix.Close(fd)
-	shared, err := rest.OpenShared(fd, size)
+	shared, err := rest.OpenShared(fd)
 	if err != nil {
 		return nil, 0, err
 	}

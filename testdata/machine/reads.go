@@ -56,8 +56,7 @@ func (m *Machine) ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := &m.cpus[ring.CPU].reads
-	size := rest.SizeFor(ring.Pages)
-	shared, fd, err := rest.NewShared(size)
+	shared, fd, err := rest.NewShared(rest.SizeFor(ring.Pages, len(m.cpus)))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -2,6 +2,7 @@ package opener
 
 import (
 	"math"
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +26,7 @@ func (c *Client) ReadRing(ring *perfring.SampleRing) (stacks *rest.Stacks, tid i
 		return nil, 0, errMessage
 	}
 	defer unix.Close(a.fd)
-	shared, err := rest.OpenShared(a.fd, rest.SizeFor(ring.Pages))
+	shared, err := rest.OpenShared(a.fd)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -46,6 +47,6 @@ func (g *grants) readRing(r *request, fd int) (tid uint64, shared int, err error
 		return 0, -1, errMessage
 	}
 	copy(attrBytes(&ring.Attr), r.text)
-	shared, reader, err := rest.Start(&ring, rest.SizeFor(ring.Pages), math.MaxUint64)
+	shared, reader, err := rest.Start(&ring, rest.SizeFor(ring.Pages, runtime.NumCPU()), math.MaxUint64)
 	return uint64(reader), shared, err
 }

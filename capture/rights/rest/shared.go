@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"math/bits"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -68,7 +69,7 @@ func NewShared(size int) (s *Shared, fd int, err error) {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	}
 	if err == nil {
-		s, err = OpenShared(fd, size)
+		s, err = OpenShared(fd)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -77,12 +78,27 @@ func NewShared(size int) (s *Shared, fd int, err error) {
 	return s, fd, nil
 }
 
-// SizeFor is how many bytes there are for what is read, for a ring of so many pages: these are fewer where
-// there is less memory for all rings.
-func SizeFor(pages int) int { return min(2*pages*os.Getpagesize(), MostSize) }
+// mostForAll is how many bytes there are for stacks for all CPUs together, unless rings are larger.
+const mostForAll = 256 << 20
 
-// OpenShared maps what another process has made. The descriptor is not needed any more afterwards.
-func OpenShared(fd, size int) (*Shared, error) {
+// SizeFor is how many bytes there are for what is read, for a ring of so many pages, on a machine of CPUs. How much is
+// read of a stack does not depend on how much of it is copied, so small rings are no reason for fewer.
+func SizeFor(pages, cpus int) int {
+	share := 1 << (bits.Len(uint(mostForAll/max(cpus, 1))) - 1)
+	return min(max(2*pages*os.Getpagesize(), share), MostSize)
+}
+
+// OpenShared maps what another process has made, whose size cannot change. The descriptor is not needed any more
+// afterwards.
+func OpenShared(fd int) (*Shared, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, os.NewSyscallError("fstat", err)
+	}
+	size := int(st.Size) - stacksAt
+	if size < page || size > MostSize || size&(size-1) != 0 {
+		return nil, unix.EINVAL
+	}
 	memory, err := unix.Mmap(fd, 0, stacksAt+size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)

@@ -16,7 +16,7 @@ func pair(t *testing.T, size int) (theirs *Shared, ours *Stacks) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	shared, err := OpenShared(fd, size)
+	shared, err := OpenShared(fd)
 	if err != nil {
 		t.Fatal(err)
 	}
