@@ -90,7 +90,7 @@ func filesThatClaimMuch(t *testing.T, wanted func(name string) bool, options ...
 			// Of copies of this size, a ring has room for all page faults of python3's start.
 			recorded := measured(t, dir, slices.Concat([]string{"record", "-o", "perf.data", "--stats", "stats.json",
 				"--stack-size", "16384"}, options, programs.Faults(), []string{"--", "sh", "-c",
-					fmt.Sprintf("%s -I -S -c 'sorted(range(100))' & %s; wait", pythonItself(t), strings.Join(run, "; "))})...)
+				fmt.Sprintf("%s -I -S -c 'sorted(range(100))' & %s; wait", pythonItself(t), strings.Join(run, "; "))})...)
 			reported := measured(t, dir, "report", "perf.data")
 			content, err := os.ReadFile(filepath.Join(dir, "stats.json"))
 			if err != nil {
