@@ -139,7 +139,8 @@ func recordSelf() error {
 	if err != nil {
 		return err
 	}
-	s, err := Open(Target{PIDs: []int{os.Getpid()}}, Options{Events: ev, Period: 1})
+	// The memory that a user may lock is for 31 full copies: all faults are more of them with the race detector.
+	s, err := Open(Target{PIDs: []int{os.Getpid()}}, Options{Events: ev, Period: 1, LeastStack: 32 << 10})
 	if err != nil {
 		return err
 	}
