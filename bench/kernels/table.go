@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"unspool/bench/section"
 )
 
 // A result is what a subtest came to.
@@ -118,14 +120,9 @@ func (t *table) split(r *results) {
 }
 
 func (t *table) String() string {
-	var b strings.Builder
-	line := func(first string, cells []string, last string) {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(append(append([]string{first}, cells...), last), " | "))
-	}
-	line(t.head, t.columns, "took")
-	line("---", slices.Repeat([]string{"---"}, len(t.columns)), "---:")
+	text := section.NewTableOf(1+len(t.columns), slices.Concat([]string{t.head}, t.columns, []string{"took"})...)
 	for _, r := range t.rows {
-		var cells []string
+		cells := []string{r.name}
 		for _, c := range t.columns {
 			cells = append(cells, r.cells[c])
 		}
@@ -133,7 +130,7 @@ func (t *table) String() string {
 		if r.took > 0 {
 			took = fmt.Sprintf("%.0f s", r.took.Seconds())
 		}
-		line(r.name, cells, took)
+		text.Add(append(cells, took)...)
 	}
-	return b.String()
+	return text.String()
 }

@@ -126,7 +126,7 @@ func (b *bench) prepare() error {
 	for _, args := range [][]string{
 		{"go", "build", "-C", b.root, "-trimpath", "-o", b.unspool, "./cmd/unspool"},
 		{"gcc", "-O2", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-o", b.path("walk"),
-			filepath.Join(b.root, "bench/pep831/work/walk.c")},
+			filepath.Join(b.root, "bench/pep831/programs/walk.c")},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", args[0], err, out)

@@ -27,7 +27,7 @@ type task struct {
 
 // tasks are the programs that are recorded. How long a round of theirs takes is measured once.
 func (b *bench) tasks(names ...string) (list []task, err error) {
-	script := b.root + "/bench/pep831/work/work.py"
+	script := b.root + "/bench/pep831/programs/work.py"
 	for _, name := range names {
 		t := task{name: name, args: []string{b.path("walk"), "work"}}
 		if kind, ok := strings.CutPrefix(name, "python3, "); ok {

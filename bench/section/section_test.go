@@ -37,4 +37,10 @@ func TestTable(t *testing.T) {
 	if got := table.String(); got != want {
 		t.Errorf("%q instead of %q", got, want)
 	}
+	table = NewTableOf(2, "kernel", "top", "took")
+	table.Add("trixie", "ok", "262 s")
+	const two = "| kernel | top | took |\n|---|---|---:|\n| trixie | ok | 262 s |\n"
+	if got := table.String(); got != two {
+		t.Errorf("%q instead of %q", got, two)
+	}
 }

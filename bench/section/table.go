@@ -5,14 +5,18 @@ import (
 	"strings"
 )
 
-// A Table is a table in Markdown. All columns but the first are numbers.
+// A Table is a table in Markdown. The first columns are texts, and the others numbers.
 type Table struct {
-	head []string
-	rows [][]string
+	head  []string
+	texts int
+	rows  [][]string
 }
 
-// NewTable returns a table without rows.
-func NewTable(head ...string) *Table { return &Table{head: head} }
+// NewTable returns a table without rows, of which the first column is a text.
+func NewTable(head ...string) *Table { return NewTableOf(1, head...) }
+
+// NewTableOf returns a table without rows, of which so many columns are texts.
+func NewTableOf(texts int, head ...string) *Table { return &Table{head: head, texts: texts} }
 
 // Add adds a row.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -22,7 +26,7 @@ func (t *Table) String() string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
 	line(t.head)
-	b.WriteString("|---|" + strings.Repeat("---:|", len(t.head)-1) + "\n")
+	b.WriteString("|" + strings.Repeat("---|", t.texts) + strings.Repeat("---:|", len(t.head)-t.texts) + "\n")
 	for _, r := range t.rows {
 		line(r)
 	}

@@ -125,8 +125,8 @@ func (b *bench) suite(dir string) (string, error) {
 		return "", fmt.Errorf("%w: %w", errLeftOut, err)
 	}
 	defer r.close()
-	t := table{head: []string{"while running", "helper", "samples", "lost", "complete, %", "µs/sample",
-		"asked, × less", "× less", "MiB", "more MiB since it had settled", "open files"}}
+	t := section.NewTableOf(2, "while running", "helper", "samples", "lost", "complete, %", "µs/sample",
+		"asked, × less", "× less", "MiB", "more MiB since it had settled", "open files")
 	for i := range scenes {
 		s := &scenes[i]
 		if !strings.Contains(s.name, b.only) {
@@ -145,13 +145,13 @@ func (b *bench) suite(dir string) (string, error) {
 		if err := b.judge(r, s, &results); err != nil {
 			return "", err
 		}
-		t.add(s, &results)
+		addScene(t, s, &results)
 	}
 	note := ""
 	if r.clock {
 		note = "; sysprofd opens the CPU's clock, as this machine counts no cycles"
 	}
-	return fmt.Sprintf("### Sysprof %s, of Debian %s%s\n\n%s\n", r.version, filepath.Base(dir), note, &t), nil
+	return fmt.Sprintf("### Sysprof %s, of Debian %s%s\n\n%s\n", r.version, filepath.Base(dir), note, t), nil
 }
 
 // What is asked: how many per cent of the stacks reach their root, and how many do even on a machine that is

@@ -7,7 +7,7 @@ import (
 	"unspool/perfring"
 )
 
-// RingsText says how much memory rings take, and how long they last without being read.
+// RingsText describes rings in words: their memory, and after how long they are full if nobody reads them.
 func RingsText(r *perfring.RingUse) string {
 	text := fmt.Sprintf("%s for the samples of each CPU, %s in all", human.Bytes(uint64(r.Each)),
 		human.Bytes(uint64(r.Total)))

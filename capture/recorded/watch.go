@@ -39,7 +39,7 @@ func Walk(ctx context.Context, o Options, to session.Watcher) (counts.Stats, err
 	return w.stats(), err
 }
 
-// watched has the state of [Walk].
+// watched is a recording that [Walk] goes through.
 type watched struct {
 	c      *conversion
 	to     session.Watcher

@@ -210,7 +210,6 @@ func kernelTop(t *testing.T) {
 	defer tables.Close()
 	r := start(t, "", func(cmd *exec.Cmd) { cmd.Stdout = tables }, append([]string{"top"}, programs.Faults()...)...)
 	p.touchUntil("a table with samples", func() bool {
-		time.Sleep(10 * time.Millisecond)
 		return strings.Contains(string(mustRead(t, tables.Name())), "touches_leaf")
 	})
 	r.Process.Signal(syscall.SIGINT)

@@ -8,8 +8,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestReadRing has the opener read the stacks of a program when they are sampled, of which next to nothing is
-// copied. Once it is confined, it goes on, and reads in no other ring.
+// TestReadRing samples a program with very small copies, and the opener reads the rest of each stack. Once the opener is
+// confined, it goes on reading, but takes no other ring.
 func TestReadRing(t *testing.T) {
 	c := startOpener(t)
 	const times = 100
