@@ -172,7 +172,12 @@ func TestVerdictIsTheSame(t *testing.T) {
 			t.Fatalf("status %d: %s", e.status, e.stderr)
 		}
 		v := comparedJSON(t, e).Verdict
-		if want := "With frame pointers 9"; !strings.HasPrefix(v.Sentence, want) || v.Usable.Samples < touches || !v.Enough {
+		// How wide the interval is depends on how the samples of the start lie in time. What is said follows from that.
+		want := "With frame pointers 9"
+		if !v.Enough {
+			want = "Not enough to say"
+		}
+		if !strings.HasPrefix(v.Sentence, want) || v.Usable.Samples < touches || v.Usable.Share < 0.99 {
 			t.Errorf("%d are usable: %s", v.Usable.Samples, v.Sentence)
 		}
 	}
