@@ -8,8 +8,8 @@ import (
 	"unspool/testdata/programs"
 )
 
-// TestReadRing samples a program with very small copies, and the opener reads the rest of each stack. Once the opener is
-// confined, it goes on reading, but takes no other ring.
+// TestReadRing samples a program with very small copies, and the opener reads the rest of each stack. Once the opener
+// is confined, it goes on reading, but takes no other ring.
 func TestReadRing(t *testing.T) {
 	c := startOpener(t)
 	const times = 100
